@@ -26,6 +26,7 @@ from .protocols.kestrel.status import ServerStatus
 from .protocols.memcache import MemcacheConnection
 from .protocols.msgpack_rpc import RpcPort
 from .protocols.queued import QueuedPort
+from .protocols.sqs import SqsPort
 from .protocols.text import TextConnection
 from .replication.offline.salvage import is_alone
 from .replication.storage.io.disk import DamagedFileError, Folder
@@ -111,6 +112,7 @@ async def serve(config: NodeConfig) -> int:
         rpc=str(config.rpc),
         raft=str(config.raft),
         queued=str(config.queued),
+        sqs=str(config.sqs),
         **{protocol: str(address) for protocol, address in config.kestrel_ports().items()},
     )
     manager.ready()
@@ -145,6 +147,8 @@ def ports_of(node: Node) -> list[Port]:
         ports.append(LmqHttpPort(node, config.http.host, config.http.port))
     if config.queued is not None:
         ports.append(QueuedPort(node, config.queued.host, config.queued.port))
+    if config.sqs is not None:
+        ports.append(SqsPort(node, config.sqs.host, config.sqs.port))
     return ports + _kestrel_ports(node)
 
 

@@ -41,7 +41,7 @@ def check_ports(config: NodeConfig) -> None:
     Raises:
         ConfigError: one of them is in use.
     """
-    for name in ("http", "rpc", "queued", *KESTREL_PORTS, "raft"):
+    for name in ("http", "rpc", "queued", "sqs", *KESTREL_PORTS, "raft"):
         address = getattr(config, name)
         if address is not None:
             check_free(address, name, f"choose another address with --{name}")

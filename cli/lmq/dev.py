@@ -44,9 +44,9 @@ __all__ = ["dev"]
 def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None, front_ends: int) -> int:
     """Run a cluster on this machine, in the foreground, for trying and developing.
 
-    The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC), 3333 (queued), 22133 (memcache), 2222
-    (text), 2229 (Thrift, if its library is installed) and 19980 (Raft); each further node uses ports higher by ten.
-    Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
+    The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC), 3333 (queued), 9324 (SQS), 22133
+    (memcache), 2222 (text), 2229 (Thrift, if its library is installed) and 19980 (Raft); each further node uses ports
+    higher by ten. Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
 
     \b
     Example:

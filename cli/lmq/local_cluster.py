@@ -31,9 +31,15 @@ from .ports import check_free
 __all__ = ["DevCluster", "DevSettings"]
 
 HOST: Final = "127.0.0.1"
-PORTS: Final = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133, "text": 2222} | (
-    {"thrift": 2229} if has_thrift() else {}
-)
+PORTS: Final = {
+    "http": 9980,
+    "rpc": 18800,
+    "raft": 19980,
+    "queued": 3333,
+    "sqs": 9324,
+    "memcache": 22133,
+    "text": 2222,
+} | ({"thrift": 2229} if has_thrift() else {})
 PORT_STEP: Final = 10
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
@@ -41,7 +47,12 @@ RESPAWN_DELAY_S: Final = 1.0
 _POLL_S: Final = 0.05
 _LINE_BYTES_MAX: Final = 64 * 1024
 _HELD_LINES_MAX: Final = 1000
-_TITLES: Final = {kind: kind for kind in PORTS} | {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft"}
+_TITLES: Final = {kind: kind for kind in PORTS} | {
+    "http": "HTTP",
+    "rpc": "MessagePack-RPC",
+    "raft": "Raft",
+    "sqs": "SQS",
+}
 _COLOURS: Final = (
     "cyan",
     "magenta",
@@ -63,6 +74,7 @@ _OWN_SETTINGS: Final = (
     "RPC",
     "RAFT",
     "QUEUED",
+    "SQS",
     "MEMCACHE",
     "TEXT",
     "THRIFT",

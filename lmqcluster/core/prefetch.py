@@ -37,6 +37,7 @@ def pages_ahead(state: State, now_us: int, commands: list[Encoded]) -> list[byte
     if not (pager.sparse or pager.paged_messages or pager.paged_body_bytes):
         return []
     touches = [touch for command in commands for touch in _touches_of(command)]
+    touches += state.move_tasks.touches(now_us)
     touches += [Tail(queue, 1) for queue in state.schedules.upcoming(now_us, STEPS_MAX)]
     found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
     if pager.paged_messages:
@@ -149,13 +150,13 @@ def _undeliverable(state: State, now_us: int, touches: list[Touch]) -> Iterator[
         for message in islice(chain(store.ready, () if store.rich is None else store.rich.waiting), _QUEUES_MAX):
             if left <= 0:
                 break
-            if message.remaining <= 0 or store.is_expired(message, now_us):
+            if message.remaining <= 0 or store.is_used_up(message) or store.is_expired(message, now_us):
                 yield message
             else:
                 left -= 1
-        # Held messages get their turn if the leases of their groups end with the batch.
+        # Held messages get their turn with the one before them, or if the leases of their groups end with the batch.
         held = () if store.rich is None else islice(store.rich.held, _HELD_MAX)
-        yield from (message for message in held if store.is_expired(message, now_us))
+        yield from (message for message in held if store.is_used_up(message) or store.is_expired(message, now_us))
 
 
 def _leased(state: State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:

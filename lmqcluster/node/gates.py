@@ -31,6 +31,7 @@ class Gates:
         http: the limiter of the HTTP port.
         rpc: the limiter of the MessagePack-RPC port.
         queued: the limiter of the port for clients of queued.
+        sqs: the limiter of the port for clients of SQS.
         kestrel: the limiters of the open ports for Kestrel clients, by protocol.
         raft: the limiter of the Raft port, where every peer must authenticate.
     """
@@ -43,7 +44,7 @@ class Gates:
         Raises:
             ValueError: the file limit of this process is too low.
         """
-        others = (config.queued is not None) + len(config.kestrel_ports())
+        others = (config.queued is not None) + (config.sqs is not None) + len(config.kestrel_ports())
         self._shares = shares = DescriptorShares.of_process(2 + others)
         self.memory = Memory(memory_of_machine())
         bounds = Bounds(
@@ -58,6 +59,7 @@ class Gates:
         self.http = ConnectionLimiter("http", for_http, self.memory, must_authenticate)
         self.rpc = ConnectionLimiter("msgpack_rpc", bounds, self.memory, must_authenticate)
         self.queued = ConnectionLimiter("queued", bounds, self.memory, must_authenticate)
+        self.sqs = ConnectionLimiter("sqs", bounds, self.memory, must_authenticate)
         self.kestrel = {
             name: ConnectionLimiter(name, bounds, self.memory, must_authenticate) for name in config.kestrel_ports()
         }
@@ -67,7 +69,7 @@ class Gates:
     @property
     def clients(self) -> tuple[ConnectionLimiter, ...]:
         """Return the limiters of the client ports."""
-        return (self.http, self.rpc, self.queued, *self.kestrel.values())
+        return (self.http, self.rpc, self.queued, self.sqs, *self.kestrel.values())
 
     @property
     def all(self) -> tuple[ConnectionLimiter, ...]:

@@ -100,6 +100,11 @@ class ConnectionSlot:
         """Return the client, None before it has authenticated on this connection."""
         return self.client if self.is_known else None
 
+    @property
+    def is_port_crowded(self) -> bool:
+        """Return whether the port has few places left."""
+        return self._gate.is_crowded
+
     def set_abort(self, end: Callable[[], object]) -> None:
         """Set the function that aborts the connection; the port calls it to make room."""
         self._end = end
@@ -186,6 +191,11 @@ class ConnectionLimiter:
     def endings(self) -> dict[Ending, int]:
         """Return the number of connections closed or refused since the start, by reason."""
         return self._log.totals
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether more than three quarters of the connections are taken."""
+        return 4 * self.connections > 3 * self.bounds.connections
 
     # --- connections -----------------------------------------------------------------------------------------------
 

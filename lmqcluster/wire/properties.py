@@ -15,10 +15,14 @@ from .headers import is_header_name, is_reserved
 from .queue_options import QUEUE_OPTIONS, parse_option
 
 __all__ = [
+    "ANNOTATIONS_MAX",
     "HOOK_MODULES",
+    "AnnotationChanges",
     "Hooks",
     "Properties",
     "Rules",
+    "annotations_bytes",
+    "parse_annotations",
     "parse_properties",
     "parse_rules",
     "properties_bytes",
@@ -29,12 +33,17 @@ Hooks = list[tuple[str, list[tuple[str, list[str]]]]]
 Properties = list[tuple[str, object]]
 """Pairs in the given order. Values: int (accum in ms, retry), int or float (timeout in s), `Hooks`, or those of an option."""
 Rules = list[tuple[str, Properties]]
+AnnotationChanges = Mapping[str, str | None]
+"""Annotations of a queue to set; None removes one."""
 
 HOOK_MODULES = ("lmq_hook_preserve_header",)
 RULES_MAX = 100
 HOOK_ARGUMENTS_MAX = 64
 HOOKS_BYTES_MAX = 16 * 1024
 RULES_BYTES_MAX = 1024 * 1024
+ANNOTATIONS_MAX = 100
+ANNOTATION_BYTES_MAX = 16 * 1024
+ANNOTATION_NAME_BYTES_MAX = 255
 _INT_MAX = (1 << 63) - 1
 
 
@@ -178,6 +187,32 @@ def parse_properties(value: object) -> Properties:
                 f"property {name!r} is unknown; there are accum, retry, timeout, hooks, {', '.join(QUEUE_OPTIONS)}"
             )
     return list(result.items())
+
+
+def parse_annotations(value: object) -> AnnotationChanges:
+    """Validate changes of a queue's annotations decoded from JSON or MessagePack. The cluster checks their sum.
+
+    Raises:
+        LmqError: ``bad_property``, ``too_large``.
+    """
+    if not isinstance(value, Mapping):
+        raise _invalid("annotations must be an object")
+    if len(value) > 2 * ANNOTATIONS_MAX:
+        raise LmqError("too_large", f"a queue has at most {ANNOTATIONS_MAX} annotations; {len(value)} are to change")
+    changes: dict[str, str | None] = {}
+    for key, item in value.items():
+        name = _text(key, "the name of an annotation")
+        if not 0 < len(name.encode()) <= ANNOTATION_NAME_BYTES_MAX:
+            raise _invalid(f"the name of an annotation has 1 to {ANNOTATION_NAME_BYTES_MAX} bytes: {name[:80]!r}")
+        changes[name] = None if item is None else _text(item, f"annotation {name!r}")
+        if len((changes[name] or "").encode()) > ANNOTATION_BYTES_MAX:
+            raise LmqError("too_large", f"the annotations of a queue have at most {ANNOTATION_BYTES_MAX} bytes")
+    return changes
+
+
+def annotations_bytes(changes: AnnotationChanges) -> int:
+    """Return the approximate size of annotations in the log, in bytes."""
+    return sum(16 + len(name.encode()) + len((value or "").encode()) for name, value in changes.items())
 
 
 def parse_rules(value: object) -> Rules:

@@ -17,6 +17,7 @@ GROUP_MODES = ("ordered", "fair")
 KEY_SCOPES = ("queue", "group")
 RATE_MIN, RATE_MAX = 0.001, 1_000_000
 BURST_MAX = 1_000_000
+DELIVERIES_MAX = 1_000_000
 _COUNT_MAX = 1 << 62
 _SECONDS_MAX = float(1 << 60) / 1e6
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -68,6 +69,12 @@ def _positive_count(value: object) -> int:
 def _burst(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= BURST_MAX:
         raise ValueError(f"must be an integer from 1 to {BURST_MAX}")
+    return value
+
+
+def _deliveries(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
+        raise ValueError(f"must be an integer from 1 to {DELIVERIES_MAX}")
     return value
 
 
@@ -133,6 +140,7 @@ QUEUE_OPTIONS: Mapping[str, QueueOption] = {
     "max_queue_age": QueueOption("seconds", _positive_seconds, "The age at which the queue is deleted if it is empty."),
     "expire_to_queue": QueueOption("queue", _queue, "The queue that gets expired messages."),
     "dead_letter_queue": QueueOption("queue", _queue, "The queue that gets messages without deliveries left."),
+    "max_deliveries": QueueOption("messages", _deliveries, "Most deliveries of a message, beside the property retry."),
     "retry_delay": QueueOption("seconds", _seconds, "The delay of a redelivery."),
     "retry_backoff": QueueOption("factor", _factor, "The factor by which the retry delay grows with each redelivery."),
     "retry_delay_max": QueueOption("seconds", _seconds, "The longest retry delay."),

@@ -32,6 +32,7 @@ from .inputs import Input, rng_of
 from .kestrel_inputs import memcache_input, text_input, thrift_input
 from .raft_inputs import raft_input
 from .rpc_inputs import rpc_input
+from .sqs_inputs import sqs_input
 
 __all__ = ["Report", "Settings", "run"]
 
@@ -104,13 +105,14 @@ _WITHOUT_TOKEN: Mapping[str, Callable[[random.Random], Input]] = {
     "memcache": memcache_input,
     "text": text_input,
     "thrift": thrift_input,
+    "sqs": sqs_input,
 }
 
 
 def make_input(seed: int, number: int, token: str | None) -> Input:
     """Return the input of this number; the same for the same seed."""
     rng = rng_of(seed, number)
-    port = rng.choices(("http", "rpc", "raft", "memcache", "text", "thrift"), (5, 5, 2, 3, 2, 2))[0]
+    port = rng.choices(("http", "rpc", "raft", "memcache", "text", "thrift", "sqs"), (5, 5, 2, 3, 2, 2, 4))[0]
     if port in _WITHOUT_TOKEN:
         return _WITHOUT_TOKEN[port](rng)
     return http_input(rng, token) if port == "http" else rpc_input(rng, token)
@@ -121,7 +123,7 @@ def send(node: NodeProcess, one: Input) -> None:
     if one.port in PROTOCOLS:
         address = address_of(node, one.port)
     else:
-        host, port = {"http": node.http, "rpc": node.rpc, "raft": node.raft}[one.port].rsplit(":", 1)
+        host, port = {"http": node.http, "rpc": node.rpc, "raft": node.raft, "sqs": node.sqs}[one.port].rsplit(":", 1)
         address = (host, int(port))
     with contextlib.suppress(OSError), socket.create_connection(address, 20) as sock:
         sock.settimeout(READ_S)

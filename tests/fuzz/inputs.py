@@ -43,7 +43,7 @@ class Input:
     """The data sent on one connection.
 
     Attributes:
-        port: ``http``, ``rpc``, ``raft``, ``memcache``, ``text`` or ``thrift``.
+        port: ``http``, ``rpc``, ``raft``, ``memcache``, ``text``, ``thrift`` or ``sqs``.
         pieces: sent one after the other, with a pause after each.
         pause_s: the pause.
         ending: ``close``, ``half`` (no more is sent, but read), ``abort`` (reset), or ``linger`` (silence for a moment).

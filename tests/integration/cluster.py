@@ -151,6 +151,7 @@ class NodeProcess:
         self.http = f"127.0.0.1:{ports.take()}"
         self.rpc = f"127.0.0.1:{ports.take()}"
         self.queued = f"127.0.0.1:{ports.take()}"
+        self.sqs = f"127.0.0.1:{ports.take()}"
         self.raft = raft or f"127.0.0.1:{ports.take()}"
         self.peers = tuple(peers)
         self.arguments = tuple(arguments)
@@ -179,7 +180,7 @@ class NodeProcess:
         """Return the command line of the node."""
         command = [*_LMQ, "start", "--name", self.name]
         command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
-        command += ["--queued", self.queued]
+        command += ["--queued", self.queued, "--sqs", self.sqs]
         if self.peers:
             command += ["--peers", ",".join(self.peers)]
         return [*command, *self.arguments]

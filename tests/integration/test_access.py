@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
+
 from . import programs
 from .cluster import Cluster, _direct, wait_for
 from .guarded_node import ADMIN, guarded_node
@@ -181,6 +183,31 @@ def test_a_token_expires(tmp_path: Path) -> None:
             assert "expired" in text
             _, _, listed = await guarded.ask("GET", "/v1/tokens", ADMIN)
             assert json.loads(listed)["tokens"][0]["expired"] is True
+
+    run(main)
+
+
+def test_a_token_for_the_sqs_port_has_a_key_that_is_shown_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            wanted = {"name": "shop", "role": "write", "sqs": True}
+            status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json=wanted)
+            made = json.loads(text)
+            found = guarded.node.access.signer("shop")
+            assert status == 200
+            assert found is not None
+            assert (found[0], found[1].name) == (made["secret_access_key"], "shop")
+            assert made["secret_access_key"] == secret_access_key(sqs_key(made["token"].encode()))
+            _, _, text = await guarded.ask("GET", "/v1/tokens", ADMIN)
+            (shown,) = json.loads(text)["tokens"]
+            assert shown["sqs"] is True
+            assert made["secret_access_key"] not in text
+            for refused in ({**wanted, "name": "a,b"}, {**wanted, "name": "caf\u00e9"}, {**wanted, "sqs": 1}):
+                assert (await guarded.ask("POST", "/v1/tokens", ADMIN, json=refused))[0] == 400
+            assert (await guarded.ask("DELETE", "/v1/tokens/shop", ADMIN))[0] == 204
+            assert guarded.node.access.signer("shop") is None
+            status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json={**wanted, "sqs": False})
+            assert "secret_access_key" not in json.loads(text)
 
     run(main)
 

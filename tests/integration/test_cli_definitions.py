@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lmqcluster import Client
+from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
 
 from .cluster import Cluster, NodeProcess
 from .programs import Result, run_here, run_in_terminal
@@ -33,7 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         admin = admin_of(cluster[0])
         for arguments in (
             ["defaults", "add", "^mail[.]", "--retry", "5", "--yes"],
-            ["queue", "set", "orders", "--retry", "3", "--accum", "0.5", "--create"],
+            ["queue", "set", "orders", "--retry", "3", "--accum", "0.5", "--annotate", "team=a=b", "--create"],
             [
                 "queue",
                 "set",
@@ -80,7 +81,13 @@ def test_what_is_exported(source: Admin, tmp_path: Path) -> None:
                 "suspended": False,
                 "bindings": [],
             },
-            {"name": "orders", "properties": {"accum": 0.5, "retry": 3}, "suspended": False, "bindings": COPIES},
+            {
+                "name": "orders",
+                "properties": {"accum": 0.5, "retry": 3},
+                "suspended": False,
+                "bindings": COPIES,
+                "annotations": {"team": "a=b"},
+            },
             {"name": {"base64": "/w=="}, "properties": {"timeout": 1.5}, "suspended": False, "bindings": []},
         ],
         "tokens": [],
@@ -99,6 +106,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
         "would suspend queue held",
         'would create queue hooked with hooks {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}',
         "would create queue orders with accum 0.5, retry 3",
+        'would set the annotations of queue orders to team "a=b"',
         "would bind queue orders: audit gets copies of messages pushed to it",
         "would bind queue orders: base64:/w== gets copies of messages pushed to it",
         "would create queue base64:/w== with timeout 1.5",
@@ -107,7 +115,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
     assert exported(admin)["queues"] == [], "nothing has happened yet"
     refused = admin("definitions", "import", str(file))
     assert (refused.code, refused.out) == (2, "")
-    assert "this would make 8 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
+    assert "this would make 9 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
     done = admin("definitions", "import", str(file), "--yes")
     assert (done.code, done.out, done.err.splitlines()) == (0, "", changes)
     assert exported(admin) == json.loads(file.read_text())
@@ -140,7 +148,7 @@ def test_an_import_replaces_exactly_what_the_file_has(target: NodeProcess) -> No
 def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     admin, secrets = admin_of(target), tmp_path / "secrets"
     tokens: list[dict[str, Any]] = [
-        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops"},
+        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops", "sqs": True},
         {"name": "root", "role": "admin", "queues": ".*", "expires_at": None},
         {"name": "brief", "role": "read", "queues": ".*", "expires_at": 4_000_000_000.5},
         {"name": "late", "role": "read", "queues": ".*", "expires_at": 1},
@@ -158,7 +166,10 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert (done.code, done.out) == (0, "")
     assert secrets.stat().st_mode & 0o777 == 0o600
-    made = dict(line.split("\t") for line in secrets.read_text().splitlines())
+    lines = [line.split("\t") for line in secrets.read_text().splitlines()]
+    made = {name: secret for name, secret, *_key in lines}
+    keys = {name: key for name, secret, *key in lines if key}
+    assert keys == {"shop": [secret_access_key(sqs_key(made["shop"].encode()))]}
     assert made.keys() == {"shop", "root", "brief"}
     assert not any(secret in done.err for secret in made.values())
     assert admin("status").code == 77
@@ -171,7 +182,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
     other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
-    assert "token shop has a different role" in admin("definitions", "import", "-", stdin=other, **root).err
+    assert "token shop differs in role" in admin("definitions", "import", "-", stdin=other, **root).err
 
 
 def test_secrets_are_never_written_over_a_file(target: NodeProcess, tmp_path: Path) -> None:

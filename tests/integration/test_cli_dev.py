@@ -25,6 +25,7 @@ BASE = {
     "rpc": 18800,
     "raft": 19980,
     "queued": 3333,
+    "sqs": 9324,
     "memcache": 22133,
     "text": 2222,
     "thrift": 2229,

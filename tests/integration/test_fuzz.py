@@ -14,7 +14,7 @@ SECONDS_MAX = 60.0
 def test_bad_input_harms_no_client(tokens: bool) -> None:
     report = run(Settings(seed=20_261_122, seconds=SECONDS_MAX, tokens=tokens, inputs_max=INPUTS))
     assert not report.problems, report.text()
-    assert set(report.inputs) == {"http", "rpc", "raft", "memcache", "text", "thrift"}
+    assert set(report.inputs) == {"http", "rpc", "raft", "memcache", "text", "thrift", "sqs"}
     assert report.pushed > 0
     assert report.closed > 0
 

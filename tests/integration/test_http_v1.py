@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -304,6 +305,7 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     assert queue.pop("oldest_age_s") >= 0
     assert queue.pop("push_rate") >= 0
     assert queue.pop("pull_rate") >= 0
+    assert time.time() - 60 < queue.pop("created_at") <= queue.pop("changed_at") < time.time() + 60
     assert queue == {
         "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0,
         "pushes_waiting": 0, "dead_letters": 0, "size": 2, "bytes": 5, "exclusive_holder": None, "standing_by": 0,
@@ -311,7 +313,7 @@ def test_one_queue(api: Api, queue_name: str) -> None:
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
         "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0, "expired_total": 0, "dead_lettered_total": 0,
         "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0, "deduplicated_total": 0,
-        "properties": {"accum": 0, "retry": 2, "timeout": 30}, "own_properties": {}, "stale": False,
+        "properties": {"accum": 0, "retry": 2, "timeout": 30}, "own_properties": {}, "annotations": {}, "stale": False,
     }  # fmt: skip
     api.ok("POST", f"/v1/queues/{queue_name}/ack", {"ids": ids})
     queue = api.ok("GET", f"/v1/queues/{queue_name}")

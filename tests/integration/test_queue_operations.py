@@ -285,6 +285,32 @@ def test_one_queue_shows_its_age_and_its_own_properties(api: Api, queue_name: st
     assert api.ok("GET", path)["oldest_age_s"] is None
 
 
+def test_annotations_are_set_with_properties_or_not_at_all(api: Api, node: NodeProcess, queue_name: str) -> None:
+    path = f"/v1/queues/{queue_name}"
+    assert api("PATCH", f"{path}/properties", {"retry": 5, "annotations": {"team": "a", "ü": "b"}}).status == 204
+    first = api.ok("GET", path)
+    assert (first["own_properties"], first["annotations"]) == ({"retry": 5}, {"team": "a", "ü": "b"})
+    for wrong, code, status in (
+        ({"retry": 6, "annotations": {"x": 1}}, "bad_property", 400),
+        ({"retry": 6, "annotations": {"": "x"}}, "bad_property", 400),
+        ({"retry": 6, "annotations": {"n" * 256: "x"}}, "bad_property", 400),
+        ({"retry": 6, "annotations": None}, "bad_property", 400),
+        ({"retry": "x", "annotations": {"team": "b"}}, "bad_property", 400),
+        ({"retry": 6, "annotations": {"x": "y" * 16_385}}, "too_large", 413),
+        ({"retry": 6, "annotations": {str(n): "x" for n in range(101)}}, "too_large", 413),
+        ({"retry": 6, "annotations": {str(n): None for n in range(201)}}, "too_large", 413),
+    ):
+        api.problem(api("PATCH", f"{path}/properties", wrong), status, code)
+    with Client(node.rpc) as client:
+        client.update_props(queue_name, annotations={"team": None, "by": "rpc"})
+        client.update_props(queue_name, {"retry": 9}, only_unset=True, annotations={"by": "another"})
+        with pytest.raises(LmqError, match="too_large"):
+            client.update_props(queue_name, {"retry": 9}, annotations={"x": "y" * 16_385})
+    last = api.ok("GET", path)
+    assert (last["own_properties"], last["annotations"]) == ({"retry": 5}, {"by": "rpc", "ü": "b"})
+    assert last["created_at"] == first["created_at"] <= first["changed_at"] < last["changed_at"]
+
+
 # --- peek
 # ---------------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,11 @@
-"""The naive model of batch leases that take groups whole, on top of the model of queue features beyond LMQ's.
-
-No message of a group can be pulled while others of it are leased. `Queue.busy` names the current one; None stands for a
-group of which only messages are left that were leased after it.
-"""
+"""The naive model of batch leases that take groups whole, on top of the model of queue features beyond LMQ's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, Entry, Queue, RichModel
+from .rich_model import REFUSED, Entry, RichModel
 
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 
@@ -33,57 +29,6 @@ class BatchModel(RichModel):
         self.settled = 0
         self.batches: dict[int, Batch] = {}
         self.returned: set[int] = set()  # deliveries that ended otherwise than by an ack
-
-    # --- groups ---------------------------------------------------------------------------------------------------
-
-    def remove(self, name: bytes, entry: Entry) -> None:
-        queue = self.queues[name]
-        if not self.leaves_turn(queue, entry):
-            queue.entries.remove(entry)
-            return
-        queue.busy[entry.group] = entry
-        super().remove(name, entry)
-
-    def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
-        queue = self.queues[name]
-        others = self.together(queue, entry)
-        is_first = queue.busy.get(entry.group) is entry
-        if self.is_expired(queue, entry) or not entry.group or (is_first and not others):
-            super().come_back(name, entry, due_us)
-            return
-        entry.number, entry.due_us, entry.came_back = 0, entry.pushed_us if is_first else entry.ready_us, True
-        goes_on = self.leaves_turn(queue, entry)
-        entry.state = "held"
-        if goes_on:
-            self.pass_turn(queue, entry.group)
-
-    def together(self, queue: Queue, entry: Entry) -> list[Entry]:
-        """Return the others of its group that are leased."""
-        held = ("leased", "coming back")
-        return [
-            e for e in queue.entries if e is not entry and entry.group and e.group == entry.group and e.state in held
-        ]
-
-    def leaves_turn(self, queue: Queue, entry: Entry) -> bool:
-        """Return whether the group may go on now that a message is not leased, nor has its turn, any more."""
-        if not entry.group or (
-            queue.busy.get(entry.group) is not entry and entry.state not in ("leased", "coming back")
-        ):
-            return False
-        if queue.busy[entry.group] is entry:
-            queue.busy[entry.group] = None  # type: ignore[assignment]
-        return queue.busy[entry.group] is None and not self.together(queue, entry)
-
-    def pass_turn(self, queue: Queue, group: bytes) -> None:
-        del queue.busy[group]
-        heir = self.next_held(queue, group)
-        if heir is not None:
-            heir.state, heir.due_us = "line", self.now_us
-            queue.busy[group] = heir
-
-    def next_held(self, queue: Queue, group: bytes) -> Entry | None:
-        held = [e for e in queue.entries if e.state == "held" and e.group == group]
-        return min(held, key=lambda e: (e.due_us, e.arrival), default=None)
 
     # --- returns ------------------------------------------------------------------------------------------------------
 
@@ -161,11 +106,12 @@ class BatchModel(RichModel):
             leader = self.leased(name, number)
             if leader is None or leader.due_us <= self.now_us or not leader.group or queue.suspended:
                 return
-            entry = self.next_held(queue, leader.group)
+            entry = queue.behind(leader)
             if entry is None:
                 return
             if self.is_deliverable(name, entry):
                 self.lease_entry(name, entry, batch)
+                number = entry.number
 
     def take_first(self, names: list[bytes], batch: Batch, end: int) -> bool:
         """Take messages of these queues, a block of the one due longest at a time; return whether they have no more."""
@@ -182,16 +128,6 @@ class BatchModel(RichModel):
             return None
         times = [e.due_us for e in self.queues[name].entries if e.state != "held"]
         return min(times, default=None)
-
-    def is_deliverable(self, name: bytes, entry: Entry) -> bool:
-        """Return whether a message may be delivered; drop it otherwise."""
-        if self.is_expired(self.queues[name], entry):
-            self.expire(name, entry)
-            return False
-        if entry.remaining <= 0:
-            self.exhaust(name, entry)
-            return False
-        return True
 
     def lease_entry(self, name: bytes, entry: Entry, batch: Batch) -> None:
         self.deliveries += 1
@@ -242,6 +178,7 @@ class BatchModel(RichModel):
         if entry is not None:
             self.returned.add(number)
             entry.delivered -= 1
+            entry.first_us = entry.first_us if entry.delivered else 0
             self.come_back(name, entry, entry.ready_us)
 
     def read(self, epoch: int) -> Any:

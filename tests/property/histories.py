@@ -119,7 +119,7 @@ class History:
     def _push(self) -> Command:
         pick, queue, owner = self.random.choice, self._queue(), self.random.choice(_OWNERS)
         bodies = [self._body() for _ in range(self.random.randint(0, 3))]
-        marked = [self._item()[:3] for _ in bodies]
+        marked, rows = [self._item()[:3] for _ in bodies], self._rows()
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
@@ -131,6 +131,7 @@ class History:
             self._in_epochs(owner),
             [Op.END_JOBS, [pick((b"job", b"epochs"))], owner],
             [Op.PUSH_ROWS, queue, self._rows(), owner, None, 0, True],
+            [Op.PUSH_ROWS, queue, rows, owner, None, 0, False, 0, [pick((b"", b"t1", b"t2")) for _ in rows]],
         ]
         return pick(commands)
 
@@ -179,6 +180,10 @@ class History:
         ]
         return pick(commands)
 
+    def _annotations(self) -> list[list[Any]]:
+        names = self.random.sample((b"a", b"b", b"c"), self.random.randint(0, 3))
+        return [[name, self.random.choice((None, b"", b"x", b"y" * 9_000))] for name in names]
+
     def _properties(self, *, removes: bool) -> list[list[Any]]:
         names = self.random.sample(sorted(_PROPERTIES), self.random.randint(1, 3))
         rows = [[name, self.random.choice(_PROPERTIES[name])] for name in names]
@@ -194,6 +199,8 @@ class History:
             [Op.SET_DEFAULTS, rules],
             [Op.SET_DEFAULTS, rules],
             [Op.SET_PROPERTIES, self._queue(), [], False, True],
+            [Op.SET_PROPERTIES, self._queue(), self._properties(removes=True), pick((False, True)), False,
+             self._annotations(), pick((False, True))],
         ]  # fmt: skip
         return pick(commands)
 
@@ -202,11 +209,13 @@ class History:
         commands: list[Command] = [
             [Op.DELETE, queue],
             [Op.PURGE, queue, pick((0, count))],
+            [Op.PURGE, queue, pick((0, count)), b"", None, True],
             [Op.MOVE, queue, self._queue(), count],
             [Op.SUSPEND, queue, pick((True, False, False))],
             [Op.PURGE, queue, count, pick(_LABELS)],
             [Op.REDRIVE, pick((b"b", b"dead")), pick((b"", self._queue())), pick(_LABELS), count],
             [Op.CREATE, queue, pick(_OWNERS)],
+            [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), False, self._annotations()],
             [Op.BARRIER],
             [Op.DIGEST, self.random.randbytes(8)],
         ]
@@ -276,7 +285,18 @@ class History:
             [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), True],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
-            [Op.UPDATE, queue, sequence, tag, hide_us],
+            [
+                Op.POLL,
+                queue,
+                2,
+                pick((SECOND, 60 * SECOND)),
+                False,
+                False,
+                pick(_OWNERS),
+                pick((b"t1", b"t2")),
+                60 * SECOND,
+            ],
+            [Op.UPDATE, queue, sequence, tag, hide_us, pick((True, False))],
             [Op.DELETE_POLLED, queue, [[sequence, tag]]],
             [Op.SET_POLL_LIMITS, pick((b"", queue)), switches],
             [Op.SET_POLL_LIMITS, pick((b"", queue)), None, [pick((None, None, 1, 3)), pick((1, SECOND))]],
@@ -324,7 +344,10 @@ class History:
     def _access(self) -> Command:
         pick, name = self.random.choice, self.random.choice((b"o", b"p"))
         commands: list[Command] = [
-            [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0, pick((b"", b"o", b"n"))],
+            [
+                *(Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0),
+                *(pick((b"", b"o", b"n")), pick((b"", b"k" * 32))),
+            ],
             [Op.DELETE_TOKEN, name, True],
             [Op.SET_SALT, b"9876543210", True],
             [Op.SET_TIME, self.random.randrange(1 << 52)],

@@ -7,10 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, Entry, RichModel
+from .rich_model import REFUSED, REPLAYED, Entry, RichModel
+from .rich_state import Run
 
 DELETE, POLL, PUSH, UPDATE = range(4)
 ENDPOINTS = ("delete", "poll", "push", "update")
+GONE, VALID, EXPIRED, OUTDATED = range(4)
 PLAIN = (0, 0, b"", b"", None)
 
 
@@ -47,6 +49,11 @@ class PolledModel(RichModel):
         self.indexes: dict[bytes, Index] = {}
         self.numbers: dict[int, int] = {}
         self.keys: dict[bytes, bytes] = {}
+        # Attempts of pushes and of polls: owner, queue, attempt, end, and the result.
+        self.sent: list[tuple[bytes, bytes, bytes, int, tuple[int, int]]] = []
+        self.received: list[tuple[bytes, bytes, bytes, int, list[int]]] = []
+        # Deliveries that were returned again.
+        self.again: set[int] = set()
 
     def index(self, name: bytes) -> Index:
         return self.indexes.setdefault(name, Index(since=self.arrivals))
@@ -65,15 +72,18 @@ class PolledModel(RichModel):
     def put(self, name: bytes, body: bytes, asked: list[Any], attributes: bytes = b"") -> None:
         super().put(name, body, asked, attributes)
         entry = self.queues[name].entries[-1]
-        if name in self.indexes and entry.traits is None:
-            entry.traits, entry.came_back = PLAIN, True
+        if name in self.indexes:
+            entry.traits, entry.came_back = entry.traits or PLAIN, entry.came_back or entry.traits is None
+            entry.place_us = self.now_us
             self.place(self.queues[name], entry)
+            self.queues[name].arrange(entry.group, self.now_us)
 
     def pull(self, name: bytes, count: int, lease_us: int = 0, settles: bool = False) -> list[Any]:
         delivered = super().pull(name, count, lease_us, settles)
         for entry in self.queues[name].entries:
             if name in self.indexes and entry.traits and entry.number in [one[1] for one in delivered]:
                 self.numbers[entry.arrival] = entry.number
+                entry.first_us = entry.first_us or self.now_us
         return delivered
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -100,17 +110,54 @@ class PolledModel(RichModel):
         producer: bytes | None = None,
         first: int = 0,
         must_exist: bool = False,
+        _wait_us: int = 0,
+        attempts: tuple[bytes, ...] = (),
     ) -> Any:
         if not must_exist:
             return super().push_rows(name, rows, owner, producer, first)
         whole: list[Any] = []
         for row in rows:
             whole.append([row, None, b"", None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
+        if attempts:
+            whole = [[*row, owner, attempt] if attempt else row for row, attempt in zip(whole, attempts, strict=True)]
         return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole)
 
-    def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
+    def push_row(self, name: bytes, row: list[Any]) -> Any:
+        known = self.tried(name, row)
+        if known is not None:
+            self.queues[name].add("deduplicated")
+            return known[0] | REPLAYED, known[1]
+        result = super().push_row(name, row[:5])
+        if len(row) > 5:
+            self.sent.append((row[5], name, row[6], self.now_us + 60_000_000, result))
+        return result
+
+    def known(self, name: bytes, row: list[Any]) -> tuple[int, int, bytes] | None:
+        known = self.tried(name, row)
+        return super().known(name, row[:5]) if known is None else (*known, row[0])
+
+    def tried(self, name: bytes, row: list[Any]) -> tuple[int, int] | None:
+        """Return the result of the push with the attempt of a row, if it is remembered."""
+        place = (row[5], name, row[6]) if len(row) > 5 else None
+        found = [result for *one, ends_us, result in self.sent if tuple(one) == place and self.now_us < ends_us]
+        return found[-1] if found else None
+
+    def poll(
+        self,
+        name: bytes,
+        count: int,
+        hide_us: int,
+        takes_hidden: bool,
+        is_again: bool,
+        owner: bytes = b"",
+        attempt: bytes = b"",
+        remember_us: int = 0,
+    ) -> Any:
         if self.refuses(name, POLL):
             return REFUSED
+        before = self.polled_before(name, count, hide_us, (owner, name, attempt)) if attempt else []
+        if before:
+            return before
         if not is_again:
             throttles = (self.total, self.index(name))
             if not all(one.has_room(self.now_us) for one in throttles):
@@ -127,7 +174,27 @@ class PolledModel(RichModel):
             entry = next(one for one in self.queues[name].entries if one.number == row[1])
             self.come_back(name, entry, self.now_us + hide_us)
         self.count(name, "empty_poll", not delivered)
+        if attempt and delivered and hide_us > 0:
+            numbers = [one[1] for one in delivered]
+            self.received.append((owner, name, attempt, self.now_us + remember_us, numbers))
         return delivered
+
+    def polled_before(self, name: bytes, count: int, hide_us: int, place: tuple[bytes, bytes, bytes]) -> list[Any]:
+        """Return the deliveries of the poll with this attempt once more, if all are still under lease."""
+        known = [one for one in self.received if one[:3] == place and self.now_us < one[3]]
+        numbers = known[-1][4] if known else []
+        entries = [self.leased(name, number) for number in numbers]
+        if not numbers or None in entries or hide_us <= 0 or self.queues[name].suspended or len(numbers) > count:
+            return []
+        for entry in entries:
+            assert entry is not None
+            entry.due_us = self.now_us + hide_us
+            self.again.add(entry.number)
+        return [self.polled_row(name, entry) for entry in entries if entry is not None]
+
+    def put_back(self, name: bytes, numbers: list[int]) -> Any:
+        done = super().put_back(name, [number for number in numbers if number not in self.again])
+        return None if done is None else [number not in self.again and done.pop(0) for number in numbers]
 
     def deliver(self, name: bytes, entry: Entry) -> Any:
         self.deliveries += 1
@@ -135,6 +202,10 @@ class PolledModel(RichModel):
         entry.remaining -= 1
         entry.delivered += 1
         entry.traits = entry.traits or PLAIN
+        entry.first_us = entry.first_us or self.now_us
+        return self.polled_row(name, entry)
+
+    def polled_row(self, name: bytes, entry: Entry) -> Any:
         return (
             name,
             entry.number,
@@ -149,15 +220,18 @@ class PolledModel(RichModel):
     def chosen(self, name: bytes, count: int, *, takes_hidden: bool) -> list[Entry]:
         queue = self.queues[name]
         taken: list[Entry] = []
+        run = Run(self.value(queue, "group_max_in_flight") or 1)
         while len(taken) < count and not queue.suspended:
-            entry = self.next_in_line(name) or (self.next_hidden(name) if takes_hidden else None)
+            entry = run.following(queue) or self.next_in_line(name)
+            is_hidden = entry is None
+            if entry is None and takes_hidden:
+                entry = self.next_hidden(name)
             if entry is None:
                 break
-            if self.is_expired(queue, entry):
-                self.expire(name, entry)
-            elif entry.remaining <= 0:
-                self.exhaust(name, entry)
-            else:
+            if self.is_deliverable(name, entry):
+                run = Run(run.most) if is_hidden else run
+                if not is_hidden:
+                    run.take(entry)
                 entry.state = "taken"
                 taken.append(entry)
         return taken
@@ -167,8 +241,10 @@ class PolledModel(RichModel):
         leased = [(e.due_us, 0, e.number, e) for e in queue.entries if e.state == "leased"]
         scheduled = [(e.due_us, 1, e.arrival, e) for e in queue.entries if e.state == "scheduled"]
         entry = min(leased + scheduled, key=lambda row: row[:3], default=(0, 0, 0, None))[3]
-        if entry is not None and entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
-            return None
+        if entry is not None and entry.state == "scheduled" and entry.group:
+            others = [one for one in queue.members(entry.group) if one is not entry]
+            if any((one.place_us, one.arrival) < (entry.place_us, entry.arrival) for one in others):
+                return None
         return entry
 
     def named(self, name: bytes, *ids: int) -> Any:
@@ -187,37 +263,46 @@ class PolledModel(RichModel):
                 return entry
         return None
 
-    def update(self, name: bytes, arrival: int, tag: int, hide_us: int) -> Any:
-        if self.refuses(name, UPDATE):
-            return REFUSED
+    def state_of(self, name: bytes, arrival: int, tag: int) -> tuple[int, Entry | None]:
+        """Return the state of a tag, and the message if it is valid."""
         entry = self.named(name, arrival, tag)
         if entry is None:
+            is_here = any(one.arrival == arrival for one in self.queues[name].entries)
+            return OUTDATED if is_here and arrival in self.numbers else GONE, None
+        return (EXPIRED, None) if tag and entry.group and entry.state != "leased" else (VALID, entry)
+
+    def update(self, name: bytes, arrival: int, tag: int, hide_us: int, keeps_tag: bool = False) -> Any:
+        if self.refuses(name, UPDATE):
+            return REFUSED
+        state, entry = self.state_of(name, arrival, tag)
+        if entry is None:
             self.count(name, "missing_update")
-            return None
+            return state, 0
         self.count(name, "updated")
-        self.deliveries += 1
-        self.numbers[arrival] = self.deliveries
+        if not keeps_tag:
+            self.deliveries += 1
+            self.numbers[arrival] = self.deliveries
         if tag and hide_us > 0:
             if entry.state != "leased":
                 entry.ready_us = entry.due_us
-            entry.due_us, entry.state, entry.number = self.now_us + hide_us, "leased", self.deliveries
+            entry.due_us, entry.state, entry.number = self.now_us + hide_us, "leased", self.numbers[arrival]
         elif entry.remaining > 0:
             self.come_back(name, entry, self.now_us + hide_us)
         else:
             self.exhaust(name, entry)
-        return self.numbers[arrival]
+        return state, self.numbers.get(arrival, 0)
 
     def delete_polled(self, name: bytes, pairs: list[tuple[int, int]]) -> Any:
         if self.refuses(name, DELETE):
             return REFUSED
         results = []
         for arrival, tag in pairs:
-            entry = self.named(name, arrival, tag)
-            results.append(entry is not None)
+            state, entry = self.state_of(name, arrival, tag)
+            results.append(state)
             if entry is not None:
                 self.remove(name, entry)
                 self.queues[name].add("acked")
-        self.count(name, "missing_delete", results.count(False))
+        self.count(name, "missing_delete", len([one for one in results if one != VALID]))
         return results
 
     # --- limits ---------------------------------------------------------------------------------------------------

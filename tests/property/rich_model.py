@@ -1,8 +1,8 @@
 """The naive model of queue features beyond LMQ's: traits, limits, dead letters, bindings, transactions.
 
 As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled``
-(not due), ``held`` (its group is busy), ``leased``. Returning messages without traits precede new ones if they are due
-at the same microsecond.
+(not due), ``held`` (behind another one of its group), ``leased``. Returning messages without traits precede new ones
+if they are due at the same microsecond.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from .known_pushes import REMEMBER_US, KnownPushes, place_of
-from .rich_state import Entry, Queue
+from .rich_state import Entry, Queue, Run, grown
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
@@ -138,8 +138,7 @@ class RichModel:
 
     def line_up(self, queue: Queue, entry: Entry) -> None:
         entry.state = "line"
-        if entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
-            entry.state = "held"
+        queue.arrange(entry.group, self.now_us)
 
     def place(self, queue: Queue, entry: Entry) -> None:
         if entry.due_us > self.now_us and entry.traits:
@@ -150,16 +149,10 @@ class RichModel:
             entry.state = "line"
 
     def remove(self, name: bytes, entry: Entry) -> None:
-        """Remove the message from the queue; the next one of its group becomes due now."""
+        """Remove the message from the queue; the next one of its group may become due now."""
         queue = self.queues[name]
         queue.entries.remove(entry)
-        if entry.group and queue.busy.get(entry.group) is entry:
-            del queue.busy[entry.group]
-            held = [e for e in queue.entries if e.state == "held" and e.group == entry.group]
-            if held:
-                heir = min(held, key=lambda e: (e.due_us, e.arrival))
-                heir.state, heir.due_us = "line", self.now_us
-                queue.busy[entry.group] = heir
+        queue.arrange(entry.group, self.now_us)
 
     def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
         queue = self.queues[name]
@@ -169,6 +162,7 @@ class RichModel:
             return
         entry.due_us, entry.came_back = due_us, True
         self.place(queue, entry)
+        queue.arrange(entry.group, self.now_us)
 
     def is_expired(self, queue: Queue, entry: Entry) -> bool:
         age_us = self.us(queue, "max_age")
@@ -192,7 +186,7 @@ class RichModel:
             self.pass_on(name, entry, target, b"exhausted")
 
     def pass_on(self, name: bytes, entry: Entry, target: bytes, reason: bytes) -> None:
-        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us)
+        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us, entry.identity())
         self.receive(target, entry, origin)
 
     def receive(self, target: bytes, entry: Entry, origin: Any) -> None:
@@ -207,12 +201,8 @@ class RichModel:
         self.place(self.queues[target], new)
 
     def retry_delay(self, queue: Queue, entry: Entry) -> int:
-        delay = float(self.us(queue, "retry_delay", 0))
-        limit = self.us(queue, "retry_delay_max", MAX_US)
-        for _ in range(entry.delivered - 1):
-            if delay < limit:
-                delay *= self.value(queue, "retry_backoff") or 1
-        return min(int(delay), limit)
+        first_us, most_us = self.us(queue, "retry_delay", 0), self.us(queue, "retry_delay_max", MAX_US)
+        return grown(first_us, most_us, self.value(queue, "retry_backoff") or 1, entry.delivered - 1)
 
     # --- push -----------------------------------------------------------------------------------------------------
 
@@ -396,7 +386,7 @@ class RichModel:
             self.next_in_line(name)
             or min(plain, key=lambda e: (e.due_us, e.arrival), default=None)
             or min(scheduled, key=lambda e: (e.due_us, e.arrival), default=None)
-            or min(held, key=lambda e: (e.group, e.due_us, e.arrival), default=None)
+            or min(held, key=lambda e: (e.group, e.place_us, e.arrival), default=None)
         )
 
     def pull(
@@ -414,16 +404,14 @@ class RichModel:
             return REFUSED
         timeout_us = lease_us or self.us(queue, "timeout")
         delivered: list[Any] = []
+        run = Run(1 if settles else self.value(queue, "group_max_in_flight") or 1)
         while len(delivered) < count and not queue.suspended:
-            entry = self.next_in_line(name)
+            entry = run.following(queue) or self.next_in_line(name)
             if entry is None:
                 break
-            if self.is_expired(queue, entry):
-                self.expire(name, entry)
+            if not self.is_deliverable(name, entry):
                 continue
-            if entry.remaining <= 0:
-                self.exhaust(name, entry)
-                continue
+            run.take(entry)
             self.deliveries += 1
             entry.remaining -= charge
             entry.delivered += 1
@@ -435,6 +423,20 @@ class RichModel:
             else:
                 entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + timeout_us, "leased"
         return delivered
+
+    def is_deliverable(self, name: bytes, entry: Entry) -> bool:
+        """Return whether a message may be delivered; drop it otherwise."""
+        if self.is_expired(self.queues[name], entry):
+            self.expire(name, entry)
+            return False
+        if entry.remaining <= 0 or self.is_used_up(self.queues[name], entry):
+            self.exhaust(name, entry)
+            return False
+        return True
+
+    def is_used_up(self, queue: Queue, entry: Entry) -> bool:
+        most, target = self.value(queue, "max_deliveries"), self.value(queue, "dead_letter_queue")
+        return most is not None and entry.delivered >= most and (not target or target in self.queues)
 
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
         """Return their deliveries."""
@@ -479,6 +481,7 @@ class RichModel:
             if entry is not None:
                 entry.remaining += 1
                 entry.delivered -= 1
+                entry.first_us = entry.first_us if entry.delivered else 0
                 self.come_back(name, entry, entry.ready_us)
             results.append(entry is not None)
         return results
@@ -509,27 +512,27 @@ class RichModel:
             elif place == KEEP:
                 self.come_back(name, entry, entry.ready_us)
             elif place == HEAD:
-                self.come_back(name, entry, min(entry.ready_us, self.front(queue, entry) - 1))
+                self.come_back(name, entry, min(entry.ready_us, queue.front(entry.priority, self.now_us) - 1))
             else:
                 self.come_back(name, entry, self.now_us)
                 self.joins += 1
                 entry.joined, entry.came_back = self.joins, False
         return results
 
-    def front(self, queue: Queue, entry: Entry) -> int:
-        line = [e for e in queue.entries if e.state == "line" and e.priority == entry.priority]
-        return min([e.due_us for e in line] + [self.now_us])
-
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int, label: bytes = b"") -> int | None:
+    def purge(self, name: bytes, limit: int, label: bytes = b"", everything: bool = False) -> int | None:
         if label:
             return self.withdraw(name, label, limit)
         if name not in self.queues:
             return None
         if not limit:
             self.keyed.forget(name)
-        count = 0
+        leased = [e for e in self.queues[name].entries if e.state == "leased" and everything]
+        gone = sorted(leased, key=lambda e: e.number)[: limit or None]
+        for one in gone:
+            self.remove(name, one)
+        count = len(gone)
         while (not limit or count < limit) and (entry := self.next_to_go(name)) is not None:
             self.remove(name, entry)
             count += 1

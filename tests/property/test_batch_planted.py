@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_leases import BatchLeases
@@ -20,29 +19,23 @@ from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def messages_that_come_back_alone(patch: pytest.MonkeyPatch) -> None:
-    def come_back(lines: RichLines, message: Any, due_us: int, now_us: int, _pre_images: Any) -> bool:
-        message.due_us = message.ready_us = due_us
-        lines.enter(message, now_us)
-        return False
+def batches_that_take_any_message_behind(patch: pytest.MonkeyPatch) -> None:
+    def take_behind(lines: RichLines, message: Any) -> Any:
+        group = message.traits.group
+        found = lines.held.first_from((group, message.place_us, message.sequence)) if group else None
+        if found is None or found.traits.group != group:
+            return None
+        lines.take(found)
+        return found
 
-    patch.setattr(RichLines, "come_back", come_back)
+    patch.setattr(RichLines, "take_behind", take_behind)
 
 
 def groups_that_are_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BatchLeases, "_take_followers", lambda *_args: False)
 
 
-def followers_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "follows", lambda *_args: None)
-
-
-def given_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
-    put_back = Queue.put_back_uncharged
-    patch.setattr(Queue, "put_back_uncharged", lambda queue, now_us, numbers: put_back(queue, now_us, numbers[::-1]))
-
-
-PLANTS = [messages_that_come_back_alone, groups_that_are_cut, followers_forgotten, given_back_from_the_front]
+PLANTS = [batches_that_take_any_message_behind, groups_that_are_cut]
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)

@@ -16,7 +16,7 @@ from lmqcluster.core import Op
 from lmqcluster.core.queue.limits import POLL_COUNTERS
 from lmqcluster.core.queue.message_index import tag_of
 
-from .driver import SECOND
+from .driver import SECOND, UNDO
 from .polled_model import PolledModel
 from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STEPS_US, RichMachineAgainstModel, _command
 
@@ -28,9 +28,15 @@ NAMED = st.tuples(st.integers(0, 6), st.sampled_from(["present", "present", "pre
 SWITCHES = st.lists(st.sampled_from([None, False, False, True]), min_size=4, max_size=4)
 WINDOWS_US = st.sampled_from([1, SECOND, 60 * SECOND])
 THROTTLES = st.tuples(st.sampled_from([None, 0, 1, 3]), WINDOWS_US).map(list)
-POLL = _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans())
+ATTEMPTS = st.sampled_from([b"", b"1", b"2"])
+POLL = st.one_of(
+    _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans()),
+    _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans(),
+             st.sampled_from([b"", b"o"]), ATTEMPTS, st.sampled_from([SECOND, 300 * SECOND])),
+)  # fmt: skip
 NAME = st.one_of(
     _command(Op.UPDATE, QUEUES, NAMED, HIDE_US),
+    _command(Op.UPDATE, QUEUES, NAMED, HIDE_US, st.booleans()),
     _command(Op.DELETE_POLLED, QUEUES, st.lists(NAMED, min_size=1, max_size=3)),
 )
 LIMIT = st.one_of(
@@ -40,6 +46,16 @@ LIMIT = st.one_of(
     _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.none()),
 )
 PUT = st.one_of(
+    st.integers(1, 3).flatmap(
+        lambda count: _command(
+            Op.PUSH_ROWS,
+            QUEUES,
+            st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=count, max_size=count),
+            st.sampled_from([b"", b"o"]),
+            *map(st.just, (None, 0, True, 0)),
+            st.lists(ATTEMPTS, min_size=count, max_size=count),
+        )
+    ),
     _command(
         Op.PUSH_ROWS,
         QUEUES,
@@ -87,6 +103,14 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
         self._batch(late_us, [[Op.UPDATE, name, (0, how), SECOND], [Op.DELETE_POLLED, name, [(0, how)]]])
 
+    @rule(name=QUEUES, hide_us=HIDE_US, late_us=STEPS_US, times_us=st.lists(HIDE_US, min_size=1, max_size=3))
+    def a_consumer_keeps_its_tag(self, name: bytes, hide_us: int, late_us: int, times_us: list[int]) -> None:
+        self._batch(0, [[Op.CREATE, name, b"", [], True], [Op.PUSH, name, None, [b"x"], None, 0]])
+        self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
+        for time_us in times_us:
+            self._batch(late_us, [[Op.UPDATE, name, (0, "present"), time_us, True]])
+        self._batch(late_us, [[Op.DELETE_POLLED, name, [(0, "present")]]])
+
     @rule(which=st.sampled_from(["replica", "machine"]), how=st.sampled_from(["present", "none"]))
     def a_consumer_comes_after_a_restart(self, which: str, how: str) -> None:
         self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH, b"d", None, [b"x"], None, 0]])
@@ -104,16 +128,44 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
             self._batch(step_us, [[Op.POLL, b"d", 1, 0, True, False]])
         self._batch(0, [[Op.SET_POLL_LIMITS, name, None, [None, 1]]])
 
+    @rule(steps_us=st.tuples(STEPS_US, STEPS_US), hide_us=HIDE_US, pushes_alone=st.booleans(), third=st.booleans())
+    def a_message_dies_twice(self, steps_us: tuple[int, int], hide_us: int, pushes_alone: bool, third: bool) -> None:
+        names, row = (b"d", b"e", b"f"), [b"x", None, b"", None, [-1, 0, 0, 0, b"", b"" if pushes_alone else b"g"]]
+        for name, target in zip(names, (b"e", b"f", None), strict=True):
+            own = [[b"dead_letter_queue", target], [b"max_deliveries", 2], [b"retry", 9], [b"timeout", 30]]
+            self._batch(0, [[Op.DELETE, name], [Op.CREATE, name, b"", own, name != b"e" or third]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [row]]])
+        for name in names:
+            for step_us in steps_us:
+                self._batch(step_us, [[Op.POLL, name, 1, hide_us, True, True]])
+            self._batch(60 * SECOND, [[Op.POLL, name, 1, hide_us, False, True]])
+
     @rule(count=st.integers(1, 3))
     def a_group_is_taken_early(self, count: int) -> None:
         row = [b"x", None, b"", None, [SECOND, 0, 0, 0, b"", b"g"]]
         self._batch(0, [[Op.CREATE, b"c", b"", [], True], [Op.PUSH_ROWS, b"c", [row, row], b"", None, 0, True]])
         self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
 
+    @rule(
+        late_us=STEPS_US,
+        attempts=st.lists(st.sampled_from([b"1", b"1", b"2"]), min_size=1, max_size=3),
+        between=st.lists(NAME | SETTLE | PULL, max_size=2),
+        restarts=st.booleans(),
+    )
+    def a_poll_is_repeated(self, late_us: int, attempts: list[bytes], between: list[list[Any]], restarts: bool) -> None:
+        row = [b"x", None, b"", None, [0, 0, 0, 0, b"", b""]]
+        self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH_ROWS, b"d", [row] * 2, b"", None, 0, True]])
+        for attempt in (b"1", *attempts):
+            self._one_by_one(0, between)
+            self._batch(late_us, [[Op.POLL, b"d", 2, 2 * SECOND, False, True, b"", attempt, 60 * SECOND]])
+            if restarts:
+                self.restart_from_a_snapshot("replica")
+        self._batch(0, [[Op.NACK, b"d", [0, 1], *UNDO]])
+
     def _resolved(self, command: list[Any]) -> list[Any]:
         op, *arguments = command
         if op == Op.UPDATE and isinstance(arguments[1], tuple):
-            return [op, arguments[0], *self._named(*arguments[1]), arguments[2]]
+            return [op, arguments[0], *self._named(*arguments[1]), *arguments[2:]]
         if op == Op.DELETE_POLLED:
             return [op, arguments[0], [self._named(*one) for one in arguments[1]]]
         return super()._resolved(command)

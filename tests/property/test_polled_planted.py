@@ -9,10 +9,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from lmqcluster.core.messages.message import Identity, RichMessage
 from lmqcluster.core.queue.limits import PollLimits
 from lmqcluster.core.queue.message_index import MessageIndex
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.routing import dead_lettering
 from lmqcluster.core.timers import idle_queues
 
 from .test_polled_machine import PolledMachineAgainstModel
@@ -68,7 +70,42 @@ def groups_two_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RichLines, "take_scheduled", take_scheduled)
 
 
+def late_consumers_of_groups_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RichLines, "is_ordered", lambda *_args: False)
+
+
+def delayed_messages_overtaken(patch: pytest.MonkeyPatch) -> None:
+    def arrive(lines: RichLines, message: Any, now_us: int) -> None:
+        lines.on_added(message)
+        lines.enter(message, now_us)
+
+    patch.setattr(RichLines, "arrive", arrive)
+
+
+def first_deliveries_forgotten(patch: pytest.MonkeyPatch) -> None:
+    original = RichLines.delivered
+
+    def delivered(lines: RichLines, messages: Any, number: int, now_us: int) -> None:
+        for message in messages:
+            if isinstance(message, RichMessage):
+                message.first_us = 0
+        original(lines, messages, number, now_us)
+
+    patch.setattr(RichLines, "delivered", delivered)
+
+
+def only_the_last_queue_counts(patch: pytest.MonkeyPatch) -> None:
+    def identity_of(message: Any) -> Identity:
+        return Identity(message.sequence, message.pushed_us, message.delivered, getattr(message, "first_us", 0))
+
+    patch.setattr(dead_lettering, "identity_of", identity_of)
+
+
 PLANTS = [
+    first_deliveries_forgotten,
+    only_the_last_queue_counts,
+    late_consumers_of_groups_accepted,
+    delayed_messages_overtaken,
     tags_that_do_not_fence,
     late_consumers_refused,
     an_old_tag_after_an_lmq_pull,

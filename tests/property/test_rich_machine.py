@@ -51,6 +51,8 @@ PROPERTIES = st.lists(
         st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
         st.tuples(st.just(b"open_transaction_timeout"), st.sampled_from([None, 1])),
         st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
+        st.tuples(st.just(b"max_deliveries"), st.sampled_from([None, None, 1, 2])),
+        st.tuples(st.just(b"group_max_in_flight"), st.sampled_from([None, 1, 2, 3])),
         st.tuples(st.just(b"key_window"), st.sampled_from([None, 1, 2, 60])),
         st.tuples(st.just(b"key_scope"), st.sampled_from([None, b"queue", b"group"])),
     ).map(list),
@@ -95,6 +97,7 @@ OPERATE = st.one_of(
     _command(Op.SUSPEND, QUEUES, st.booleans()),
     _command(Op.PURGE, QUEUES, st.integers(0, 3)),
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
+    _command(Op.PURGE, QUEUES, st.integers(0, 3), st.just(b""), st.just(True)),
     _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.BIND, QUEUES, QUEUES),
     _command(Op.BIND, st.just(b"a"), st.just(b"a+b")),
@@ -262,6 +265,35 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
 
+    @rule(most=st.sampled_from([1, 2]), dead=st.sampled_from([None, b"b", b"f"]), row=ROWS, changes=st.booleans())
+    def a_message_is_delivered_as_often_as_allowed(
+        self, most: int, dead: bytes | None, row: list[Any], changes: bool
+    ) -> None:
+        own = [[b"retry", 5], [b"timeout", 30], [b"dead_letter_queue", dead], [b"max_deliveries", most]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"f"], [Op.SET_PROPERTIES, b"d", own]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [row, [b"last", *row[1:]]]]])
+        for _ in range(3):
+            self._batch(0, [[Op.PULL, b"d", 1]])
+            self._batch(0, [[Op.NACK, b"d", [0], m.KEEP, -1]])
+            if changes and dead is not None:
+                self._batch(0, [[Op.PUSH, dead, None, [b"y"], None, 0]])
+
+    @rule(
+        most=st.sampled_from([None, 1, 2, 3]),
+        rows=st.lists(ROWS, min_size=3, max_size=6),
+        counts=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+        commands=st.lists(SETTLE | PULL, max_size=4),
+        step_us=STEPS_US,
+    )
+    def messages_of_a_group_come_back(
+        self, most: int | None, rows: list[Any], counts: tuple[int, int], commands: list[Any], step_us: int
+    ) -> None:
+        rows = [[*row[:4], [*row[4][:5], b"g"] if row[4] else [-1, 0, 0, 0, b"", b"g"]] for row in rows]
+        own = [[b"group_max_in_flight", most], [b"retry", 2], [b"timeout", 1], [b"exclusive", None]]
+        self._batch(0, [[Op.SET_PROPERTIES, b"d", own], [Op.PUSH_ROWS, b"d", rows], [Op.PULL, b"d", counts[0]]])
+        for op, _, *arguments in commands:
+            self._batch(step_us, [[op, b"d", *arguments], [Op.PULL, b"d", counts[1]]])
+
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:
         setattr(self, which, copied(getattr(self, which)))
@@ -348,6 +380,25 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
                 )
             counted = {counter: getattr(real.counters, f"{counter}_total") for counter in _COUNTED}
             assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
+
+    @invariant()
+    def groups_follow_the_rule(self) -> None:
+        """The message of a group that is in line comes before all others of it; the others are held or hold them."""
+        for queue in self.machine.state.queues.values():
+            rich = queue.store.rich
+            if rich is None:
+                continue
+            groups: dict[bytes, list[Any]] = {}
+            for line in (rich.waiting, rich.held, rich.holding):
+                for message in line:
+                    if message.traits.group:
+                        groups.setdefault(message.traits.group, []).append(message)
+            assert rich.heads.keys() == groups.keys()
+            in_line = set(rich.waiting)
+            for group, messages in groups.items():
+                first, *others = sorted(messages, key=lambda one: (one.place_us, one.sequence))
+                assert (first in in_line) == (rich.heads[group] is first) != (first in set(rich.holding))
+                assert not in_line & set(others)
 
     @invariant()
     def same_sums(self) -> None:

@@ -29,6 +29,7 @@ from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from lmqcluster.core.routing.waiting_pushes import WaitingPushes
 from lmqcluster.core.sessions.locks import Locks
 from lmqcluster.core.sessions.sessions import Sessions
+from lmqcluster.core.snapshot import view
 from lmqcluster.core.state import state as queue_state
 from lmqcluster.core.timers import idle_queues
 
@@ -52,7 +53,48 @@ def no_groups(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "on_removed", lambda *_args: False)
+    patch.setattr(RichLines, "_advance", lambda *_args: False)
+
+
+def runs_over_one_in_flight(patch: pytest.MonkeyPatch) -> None:
+    def take_behind(lines: RichLines, message: Any) -> Any:
+        group = message.traits.group
+        found = lines.held.first_from((group, message.place_us, message.sequence)) if group else None
+        if found is None or found.traits.group != group:
+            return None
+        lines.take(found)
+        return found
+
+    patch.setattr(RichLines, "take_behind", take_behind)
+
+
+def runs_of_any_length(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queue, "_followers_max", lambda _queue: 1 << 30)
+
+
+def delays_that_hold_nothing(patch: pytest.MonkeyPatch) -> None:
+    def schedule(lines: RichLines, message: Any) -> None:
+        lines.scheduled.add((message.due_us, message.sequence), message)
+
+    patch.setattr(RichLines, "_schedule", schedule)
+
+
+def groups_that_keep_their_due_time(patch: pytest.MonkeyPatch) -> None:
+    def advance(lines: RichLines, group: bytes, _now_us: int, _pre_images: Any) -> bool:
+        head = lines._take_head(group)
+        if head is not None:
+            lines._make_head(head)
+        return head is not None
+
+    patch.setattr(RichLines, "_advance", advance)
+
+
+def snapshots_without_places(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        view,
+        "_traits_and_times",
+        lambda one, _due_us, first_us, holds: (getattr(one, "traits", None), 0, first_us, holds),
+    )
 
 
 def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
@@ -77,6 +119,14 @@ def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:
 
 def lost_dead_letters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeadLetterRouter, "exhausted", lambda *_args: None)
+
+
+def deliveries_without_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageStore, "is_used_up", lambda *_args: False)
+
+
+def targets_made_for_used_up_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeadLetterRouter, "lacks_target", lambda *_args: False)
 
 
 def lost_when_sent_back(patch: pytest.MonkeyPatch) -> None:
@@ -258,11 +308,18 @@ PLANTS: list[Plant] = [
     no_priority,
     no_groups,
     a_group_that_stops,
+    runs_over_one_in_flight,
+    runs_of_any_length,
+    delays_that_hold_nothing,
+    groups_that_keep_their_due_time,
+    snapshots_without_places,
     expired_messages_delivered,
     ages_forgotten_by_timers,
     one_too_many,
     leased_messages_counted,
     lost_dead_letters,
+    deliveries_without_limit,
+    targets_made_for_used_up_messages,
     lost_when_sent_back,
     no_retry_delay,
     the_head_is_the_tail,

@@ -7,7 +7,7 @@ from typing import Any
 from lmqcluster.core.dedup.exact_keys import ExactKeys
 from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
-from lmqcluster.core.log.results import Delivered, PushFlag
+from lmqcluster.core.log.results import Delivered, PushFlag, TagState
 from lmqcluster.core.messages.message import Message, RichMessage
 from lmqcluster.core.queue.delivery_limits import DeliveryLimits
 from lmqcluster.core.queue.fair_groups import FairGroups, Group
@@ -18,6 +18,7 @@ from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
+from lmqcluster.core.snapshot import view
 from lmqcluster.core.state.state import State
 from tests.simulation.switches import switch
 
@@ -30,8 +31,12 @@ _place = Queue._place
 _remove = Queue.remove
 _settle = Transactions._settle
 _send = DeadLetterRouter.send
-_gone = RichLines.on_removed
+_take_head = RichLines._take_head
 _remember = ExactKeys.remember
+
+
+def _traits_of(message: Message) -> Any:
+    return message.traits if isinstance(message, RichMessage) else None
 
 
 def _at_once(self: Admission, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
@@ -46,16 +51,30 @@ def _all_in_line(self: RichLines, message: RichMessage, _now_us: int) -> None:
     self.waiting.add(message.place(), message)
 
 
-def _last_of_group(self: RichLines, message: RichMessage, now_us: int, pre_images: Any) -> bool:
-    """Give the turn to the message of the group that arrived last."""
+def _last_of_group(self: RichLines, group: bytes) -> RichMessage | None:
+    """Make the message of the group that arrived last its head."""
+    first = _take_head(self, group)
+    others = list(self.held.between((group,), (group + b"\0",)))
+    if first is None or not others:
+        return first
+    self.held.remove(others[-1].group_place())
+    self.held.add(first.group_place(), first)
+    return others[-1]
+
+
+def _whatever_is_behind(self: RichLines, message: RichMessage) -> RichMessage | None:
+    """Take the next message of the group even if there is one in flight between them."""
     group = message.traits.group
-    held = list(self.held.between((group, 0, 0), (group, 1 << 62, 0)))
-    if len(held) > 1 and self.current.get(group) == message.sequence:
-        heir = held[-1]
-        self.held.remove((group, heir.due_us, heir.sequence))
-        heir.due_us = 0
-        self.held.add((group, 0, heir.sequence), heir)
-    return _gone(self, message, now_us, pre_images)
+    following = self.held.first_from((group, message.place_us, message.sequence + 1)) if group else None
+    if following is None or following.traits.group != group:
+        return None
+    self.take(following)
+    return following
+
+
+def _never_late(self: Queue, _now_us: int, sequence: int, tag: int) -> Any:
+    named = self._named(sequence, tag)
+    return (TagState.GONE if named is None else TagState.VALID), named
 
 
 def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
@@ -117,7 +136,10 @@ PLANTED_QUEUES = {
     "one too many of a group in flight": switch([(FairGroups, "_is_at_limit", _above_limit)]),
     "rates ignored": switch([(Rate, "available", lambda *_: 1 << 30)]),
     "turns by age": switch([(Group, "key", lambda self: (0, -self.turn))]),
-    "last of a group first": switch([(RichLines, "on_removed", _last_of_group)]),
+    "last of a group first": switch([(RichLines, "_take_head", _last_of_group)]),
+    "runs of any length": switch([(Queue, "_followers_max", lambda _: 1 << 30)]),
+    "runs over one in flight": switch([(RichLines, "take_behind", _whatever_is_behind)]),
+    "tags that do not expire": switch([(Queue, "_state_of", _never_late)]),
     "one too many in a full queue": switch([(admission, "_has_room", _one_too_many)]),
     "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),
     "expired messages lost": switch([(DeadLetterRouter, "expired", lambda *_: None)]),
@@ -131,6 +153,9 @@ PLANTED_QUEUES = {
     "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),
     "keys end too early": switch([(ExactKeys, "remember", _too_short)]),
     "purges keep keys": switch([(State, "forget_keys", lambda *_: None)]),
+    "snapshots without places in groups": switch(
+        [(view, "_traits_and_times", lambda one, _, first_us, holds: (_traits_of(one), 0, first_us, holds))]
+    ),
     "snapshots without exact keys": switch([(ExactKeys, "rows", lambda _: iter(()))]),
     "snapshots without what is not due": switch(
         [(RichLines, "lines", lambda self: [("waiting", self.waiting), ("held", self.held)])]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lmqcluster.core import Op
+from lmqcluster.core import Fault, Op
 from lmqcluster.core.log.commands import Pull
+from lmqcluster.core.queue.message_index import tag_of
 from lmqcluster.node.commit.proposer import UNKNOWN_AFTER_S
 from lmqcluster.node.queues.pulls.pull_options import PullOptions
 from tests.simulation.node_clients import Silent
@@ -29,9 +31,11 @@ ALL = 1_000
 LABELS = (b"", b"", b"red", b"blue")
 GROUPS = (b"one", b"two", b"three")
 KEY_WINDOW_S, PUSHES_OF_KEY = 3, 6
+RUN_MAX = 3
+"""Messages of a group of the queue `FIFO` that may be in flight together."""
 
 TRAITS, GROUPED, BOUNDED, JOBS, DEAD = b"traits", b"grouped", b"bounded", b"jobs", b"dead"
-TENANTS = b"tenants"
+TENANTS, FIFO = b"tenants", b"fifo"
 SOURCE, COPY, TAKEN, MADE, ONCE = b"source", b"copy", b"taken", b"made", b"once"
 QUEUES: dict[bytes, list[list[Any]]] = {
     TRAITS: [[b"expire_to_queue", DEAD], [b"retry", RETRIES], [b"timeout", 3]],
@@ -46,6 +50,7 @@ QUEUES: dict[bytes, list[list[Any]]] = {
         ),
         *([b"retry", RETRIES], [b"timeout", 2]),
     ],
+    FIFO: [[b"group_max_in_flight", RUN_MAX], [b"retry", RETRIES], [b"timeout", 2]],
     BOUNDED: [[b"max_items", 4], [b"retry", RETRIES], [b"timeout", 3]],
     JOBS: [[b"dead_letter_queue", DEAD], [b"retry", 1], [b"timeout", 1]],
     DEAD: [[b"retry", RETRIES], [b"timeout", 3]],
@@ -56,7 +61,7 @@ QUEUES: dict[bytes, list[list[Any]]] = {
     ONCE: [[b"key_window", KEY_WINDOW_S], [b"key_scope", b"group"], [b"retry", RETRIES], [b"timeout", 3]],
 }
 """By name, the properties."""
-PULLED = tuple(QUEUES)
+PULLED = tuple(name for name in QUEUES if name != FIFO)
 IDLE, IDLE_PARENT, IDLE_CHILD = (b"idle-1", b"idle-2", b"idle-3"), b"idle", b"idle+child"
 """Queues that expire when idle, and one that inherits this: their end must not depend on snapshots."""
 
@@ -81,7 +86,10 @@ class Requests:
 
 
 class QueueClient:
-    """Performs a random action from time to time at one node, and pulls all the time; a `DeliverySink` of the node's pulls."""
+    """Performs a random action from time to time at one node, and pulls and polls all the time.
+
+    It is a `DeliverySink` of the node's pulls, and a sink of its polls.
+    """
 
     closed = False
     place = None
@@ -98,10 +106,12 @@ class QueueClient:
         self._replica.loop.call_later(self._rng.expovariate(1.0 / mean_s), callback)
 
     def _begin(self) -> None:
+        self._send([Op.CREATE, FIFO, b"", QUEUES[FIFO], True])
         for queue, pairs in QUEUES.items():
             self._send([Op.SET_PROPERTIES, queue, pairs])
         self._act()
         self._pull()
+        self._poll()
 
     def _send(self, command: list[Any], sink: Any = None) -> None:
         self._replica.submit(command, sink or Silent())
@@ -116,7 +126,7 @@ class QueueClient:
         self._later(PAUSE_S, self._act)
 
     def _push(self) -> None:
-        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, TENANTS, TENANTS, BOUNDED, JOBS, TAKEN])
+        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, FIFO, FIFO, TENANTS, TENANTS, BOUNDED, JOBS, TAKEN])
         rows = [self._row(self._traits(queue)) for _ in range(self._rng.choice([1, 1, 3]))]
         self._send([Op.PUSH_ROWS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
@@ -128,6 +138,8 @@ class QueueClient:
         rng = self._rng
         if queue == GROUPED:
             return [-1, 0, 0, 0, b"", rng.choice(GROUPS)]
+        if queue == FIFO:
+            return [rng.choice([-1, -1, -1, SECOND_US]), 0, 0, 0, b"", rng.choice(GROUPS[:2])]
         if queue == TENANTS:
             # One tenant has most of the messages, so that only its limit keeps it from filling the queue's slots.
             return [-1, 0, 0, 0, b"", rng.choice([GROUPS[0], GROUPS[0], GROUPS[0], *GROUPS[1:]])]
@@ -197,6 +209,29 @@ class QueueClient:
             pulls.start(queue, ticket, PullOptions(Pull, (2 * SECOND_US, False)))
         else:
             pulls.start(queue, ticket)
+
+    # --- polling ----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        if self._requests.is_at_rest():
+            return
+        count, hide_us = self._rng.choice([1, 3, 5]), self._rng.choice([0, SECOND_US, 2 * SECOND_US])
+        self._send([Op.POLL, FIFO, count, hide_us, False, True], self)
+        self._later(PULL_PAUSE_S, self._poll)
+
+    def completed(self, _pending: PendingCommand, result: Any) -> None:
+        """Answer the messages of a poll, some of them too late."""
+        for _queue, number, _remaining, message in [] if isinstance(result, Fault) else result or []:
+            self._later(1.0, partial(self._answer, message.sequence, tag_of(number)))
+
+    def failed(self, _pending: PendingCommand, _error: LmqError) -> None:
+        """Do nothing; the next poll follows anyway."""
+
+    def _answer(self, sequence: int, tag: int) -> None:
+        if self._rng.random() < 0.6:
+            self._send([Op.DELETE_POLLED, FIFO, [(sequence, tag)]])
+        else:
+            self._send([Op.UPDATE, FIFO, sequence, tag, self._rng.choice([0, SECOND_US, 2 * SECOND_US])])
 
     def may_wait(self) -> bool:
         return True

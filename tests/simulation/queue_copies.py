@@ -24,6 +24,7 @@ class Copy:
         origin: the queue that dropped it, empty if a client pushed it.
         delivery: the number of its current lease, 0 without one.
         until_us: the deadline of the lease.
+        sequence, tag: its id in a queue whose messages are polled, once it was delivered.
     """
 
     number: bytes
@@ -39,6 +40,8 @@ class Copy:
     delivery: int = 0
     until_us: int = 0
     ready_us: int = 0
+    sequence: int = 0
+    tag: int = 0
 
 
 class Copies:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.handlers.transactions import Conflict
+from lmqcluster.core.log.results import TagState
+from lmqcluster.core.queue.message_index import tag_of
 from tests.simulation.limit_judge import LimitJudge
 from tests.simulation.node_clients import body_of, look_at_bodies
 from tests.simulation.queue_copies import Copies
@@ -90,7 +92,14 @@ class QueueJudge:
         op, queue, *arguments = command
         copies = self._copies
         if op == Op.PULL:
-            self._pulled(queue, arguments, result or [])
+            lease_us, *settles = arguments[1:] or [0]
+            self._pulled(queue, lease_us or self._timeout_us(queue), True in settles, result or [])
+        elif op == Op.POLL:
+            self._pulled(queue, arguments[1], False, [] if isinstance(result, Fault) else result or [])
+        elif op == Op.UPDATE:
+            self._updated(queue, arguments, result)
+        elif op == Op.DELETE_POLLED:
+            self._deleted(queue, arguments[0], result)
         elif op == Op.TRANSACTION:
             self._transaction(queue, result)
         elif op == Op.PUSH_ROWS:
@@ -164,10 +173,13 @@ class QueueJudge:
 
     # --- deliveries -----------------------------------------------------------------------------------------------
 
-    def _pulled(self, queue: bytes, arguments: list[Any], delivered: list[Any]) -> None:
+    def _timeout_us(self, queue: bytes) -> int:
+        timeout_s: int = self._copies.value(queue, b"timeout", 30)
+        return timeout_s * 1_000_000
+
+    def _pulled(self, queue: bytes, lease_us: int, settles: bool, delivered: list[Any]) -> None:
         copies = self._copies
-        lease_us = arguments[1] if len(arguments) > 1 else 0
-        until_us = copies.now_us + (lease_us or copies.value(queue, b"timeout", 30) * 1_000_000)
+        taken: list[Copy] = []
         for _queue, delivery, remaining, message in delivered:
             number = number_of(body_of(message.content))
             if delivery in self._deliveries:
@@ -177,14 +189,56 @@ class QueueJudge:
             if copy is None:
                 self._report("delivered though gone", f"{number!r} from {queue!r}")
                 continue
-            self._check_delivery(copy, remaining, message)
+            self._check_delivery(copy, remaining, message, taken)
             if copy.delivery:
                 copies.held.pop(copy.delivery)
-            copies.lease(copy, delivery, until_us)
-            if len(arguments) > 2 and arguments[2]:
+            copies.lease(copy, delivery, copies.now_us + lease_us)
+            copy.sequence, copy.tag = message.sequence, tag_of(delivery)
+            if settles:
                 copies.remove(copy)
+            else:
+                taken.append(copy)
+        for copy in taken if lease_us <= 0 else []:
+            copies.come_back(copy, copies.now_us + lease_us)
 
-    def _check_delivery(self, copy: Copy, remaining: int, message: Any) -> None:
+    # --- requests with id and tag ---------------------------------------------------------------------------------
+
+    def _updated(self, queue: bytes, arguments: list[int], result: Any) -> None:
+        sequence, tag, hide_us = arguments
+        state, number = (TagState.GONE, 0) if isinstance(result, Fault) else result
+        copy = self._named(queue, sequence, tag, state)
+        if copy is None:
+            return
+        copies, copy.tag = self._copies, tag_of(number)
+        if hide_us > 0:
+            copies.held.pop(copy.delivery)
+            copy.delivery, copy.until_us = number, copies.now_us + hide_us
+            copies.held[number] = copy
+        else:
+            copies.come_back(copy, copies.now_us + hide_us)
+
+    def _deleted(self, queue: bytes, pairs: list[tuple[int, int]], result: Any) -> None:
+        states = [TagState.GONE] * len(pairs) if isinstance(result, Fault) else result
+        for (sequence, tag), state in zip(pairs, states, strict=True):
+            copy = self._named(queue, sequence, tag, state)
+            if copy is not None:
+                self._copies.remove(copy)
+
+    def _named(self, queue: bytes, sequence: int, tag: int, state: TagState) -> Copy | None:
+        """Judge the state of a tag; return the message if it is valid."""
+        copy = next((each for each in self._copies.of(queue) if each.sequence == sequence), None)
+        if copy is None:
+            expected = TagState.GONE
+        elif copy.tag != tag:
+            expected = TagState.OUTDATED
+        else:
+            expected = TagState.VALID if copy.delivery else TagState.EXPIRED
+        if state != expected:
+            self._report("tag judged wrongly", f"{sequence}, {tag} in {queue!r}: {state!r}, not {expected!r}")
+        return copy if expected is TagState.VALID else None
+
+    def _check_delivery(self, copy: Copy, remaining: int, message: Any, taken: list[Copy]) -> None:
+        """Judge a delivery; `taken` are the messages that its pull got before."""
         traits = getattr(message, "traits", None)
         shown = (0, b"", b"") if traits is None else (traits.priority, traits.label, traits.group)
         now_us = self._copies.now_us
@@ -201,7 +255,7 @@ class QueueJudge:
             self._limits.check(copy)
             return
         if copy.group:
-            self._check_group(copy)
+            self._check_group(copy, taken)
             return
         place = (copy.priority, copy.due_us)
         for other in self._copies.waiting(copy.queue):
@@ -209,11 +263,16 @@ class QueueJudge:
                 self._report("out of order", f"{copy} before {other}")
                 return
 
-    def _check_group(self, copy: Copy) -> None:
+    def _check_group(self, copy: Copy, taken: list[Copy]) -> None:
+        """Check that all messages before this one in its group have been taken by the same pull."""
         others = [each for each in self._copies.of(copy.queue) if each.group == copy.group and each is not copy]
-        if any(other.delivery for other in others):
-            self._report("two of a group at once", copy)
-        if any(other.arrival < copy.arrival for other in others):
+        most = self._copies.value(copy.queue, b"group_max_in_flight", 1)
+        if sum(other.delivery > 0 for other in others) >= most:
+            self._report("too many of a group at once", copy)
+        before = [other for other in others if other.arrival < copy.arrival and other not in taken]
+        if any(other.delivery for other in before):
+            self._report("behind one in flight", copy)
+        if any(not other.delivery for other in before):
             self._report("group out of order", copy)
 
     def _settled(self, op: Op, queue: bytes, delivery: int, arguments: list[Any], settled: bool) -> None:

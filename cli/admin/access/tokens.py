@@ -23,6 +23,7 @@ _COLUMNS: Final = [
     Column("Role", "role"),
     Column("Queues", "queues"),
     Column("Principal", "principal", rank=1),
+    Column("SQS", "sqs", rank=2),
     Column("Created", "created"),
     Column("Expires", "expires"),
 ]
@@ -63,9 +64,10 @@ def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str |
     metavar="NAME",
     help="Owner of the state that its clients leave at the cluster; tokens can share it.  [default: the token's own]",
 )
+@click.option("--sqs", is_flag=True, help="Also make a secret access key for the SQS port.")
 @target_options
 def token_create(
-    target: Target, name: str, role: str, queues: str, lifetime_s: int | None, principal: str | None
+    target: Target, name: str, role: str, queues: str, lifetime_s: int | None, principal: str | None, sqs: bool
 ) -> None:
     """Create a token and print its secret, which is shown only once.
 
@@ -77,19 +79,26 @@ def token_create(
     Subscriptions, jobs and sessions belong to the token's principal. They outlive the token, and the next token with
     that principal continues them. The default of --principal is a new one with the token's name.
 
+    With --sqs, clients can also sign requests to the SQS port: the access key ID is NAME, and the secret access key is
+    derived from the secret of the token. The output can be appended to ~/.aws/credentials. The cluster stores this key:
+    a reader of its state or of a backup can use it on the SQS port, but on no other port.
+
     \b
     Examples:
       lmq-admin token create shop --role write --queues '^orders' --expires-in 90d
       lmq-admin token create etl-2 --principal etl --role write
+      lmq-admin token create billing --role write --sqs
     """
     wanted = {"name": name, "role": role, "queues": queues, "lifetime": lifetime_s, "principal": principal}
+    if sqs:
+        wanted["sqs"] = True
     made = target.api.post("/v1/tokens", wanted)
     if target.as_json:
         print_json(made)
         return
     if sys.stdout.isatty():
-        print("The secret is shown only once:", file=sys.stderr)
-    print(made["token"])
+        print(f"The secret{'s are' if sqs else ' is'} shown only once:", file=sys.stderr)
+    print(_credentials(made) if sqs else made["token"])
 
 
 @token.command("list")
@@ -108,6 +117,7 @@ def token_list(target: Target) -> Report:
             one["role"],
             one["queues"],
             one["principal"],
+            "yes" if one["sqs"] else "no",
             _format_time(one["created_at"]),
             _format_expiry(one),
         ]
@@ -131,6 +141,16 @@ def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """
     if confirm(f"delete token {name} and close the connections of its users", yes=yes, dry_run=dry_run):
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
+
+
+def _credentials(made: dict[str, str]) -> str:
+    """Return the secrets of a token as a part of the file ``~/.aws/credentials``."""
+    name, key = made["name"], made["secret_access_key"]
+    return (
+        f"# Token for the other ports: {made['token']}\n"
+        f"# Environment: AWS_ACCESS_KEY_ID={name} AWS_SECRET_ACCESS_KEY={key}\n"
+        f"[{name}]\naws_access_key_id = {name}\naws_secret_access_key = {key}"
+    )
 
 
 def _format_time(seconds: float) -> str:

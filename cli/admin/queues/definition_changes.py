@@ -55,15 +55,15 @@ class Secrets:
         if os.path.lexists(str(self.file)):
             raise CliError(f"{self.file} already exists; choose a new file for the secrets", ExitCode.CONFIGURATION)
 
-    def add(self, name: str, secret: str) -> None:
-        """Add the secret of a token.
+    def add(self, name: str, *secrets: str) -> None:
+        """Add the secrets of a token.
 
         Raises:
             CliError: the file already exists or cannot be written.
         """
         self.prepare()
         with open(str(self.file), "a", encoding="utf-8") as file:  # noqa: PTH123  created by prepare
-            file.write(f"{name}\t{secret}\n")
+            file.write("\t".join((name, *secrets)) + "\n")
 
     def prepare(self) -> None:
         """Create the file before there is a secret that could be lost. Raises the errors of `add`."""
@@ -105,13 +105,17 @@ def _queue(api: Api, wanted: QueueDefinition) -> Iterator[Change]:
             raise
         text = f"create queue {shown}" + (f" with {_words(wanted.properties)}" if wanted.properties else "")
         yield Change(text, lambda api: _set_properties(api, path, wanted.properties, clear=not wanted.properties))
-        found = {"own_properties": wanted.properties, "suspended": False}
+        found = {"own_properties": wanted.properties, "annotations": {}, "suspended": False}
     before, after = dict(parse_properties(found["own_properties"])), dict(parse_properties(wanted.properties))
     if before != after:
         # The API cannot remove a single property.
         clear = not before.keys() <= after.keys()
         text = f"change the properties of queue {shown} from {_words(found['own_properties'])} to {_words(wanted.properties)}"
         yield Change(text, lambda api: _set_properties(api, path, wanted.properties, clear=clear))
+    if wanted.annotations not in (None, found["annotations"]):
+        annotations = {**dict.fromkeys(found["annotations"]), **(wanted.annotations or {})}
+        text = f"set the annotations of queue {shown} to {_words(wanted.annotations or {})}"
+        yield Change(text, lambda api: api.patch(f"{path}/properties", {"annotations": annotations}))
     if found["suspended"] != wanted.suspended:
         verb = "suspend" if wanted.suspended else "resume"
         yield Change(f"{verb} queue {shown}", lambda api: api.post(f"{path}/{verb}", {}))
@@ -159,10 +163,10 @@ def _tokens(
         found = known.get(one.name)
         if found is None:
             continue
-        wanted = (one.role, one.queues, one.principal or found["principal"])
-        if (found["role"], found["queues"], found["principal"]) != wanted:
+        wanted = (one.role, one.queues, one.principal or found["principal"], one.sqs)
+        if (found["role"], found["queues"], found["principal"], found["sqs"]) != wanted:
             remarks.append(
-                f"token {one.name} has a different role, principal or queues; it is not changed, because its secret would change"
+                f"token {one.name} differs in role, principal, queues or port; it is not changed, because its secret would change"
             )
     expired = [one for one in missing if one.expires_at is not None and one.expires_at <= time.time()]
     missing = [one for one in missing if one not in expired]
@@ -186,11 +190,18 @@ def _tokens(
 def _make_token(api: Api, *, wanted: TokenDefinition, secrets: Secrets, is_first: bool) -> None:
     secrets.prepare()
     lifetime_s = None if wanted.expires_at is None else max(1.0, wanted.expires_at - time.time())
-    request = {"name": wanted.name, "role": wanted.role, "queues": wanted.queues, "lifetime": lifetime_s}
+    request = {
+        "name": wanted.name,
+        "role": wanted.role,
+        "queues": wanted.queues,
+        "lifetime": lifetime_s,
+        "sqs": wanted.sqs,
+    }
     if wanted.principal is not None:
         request["principal"] = wanted.principal
-    secret = api.post("/v1/tokens", request)["token"]
-    secrets.add(wanted.name, secret)
+    made = api.post("/v1/tokens", request)
+    secret = made["token"]
+    secrets.add(wanted.name, secret, *([made["secret_access_key"]] if wanted.sqs else []))
     if is_first and (wanted.role, wanted.queues) == ("admin", ".*"):
         # From now on every request needs a token.
         api.show_token(secret)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import NAME_BYTES_MAX
-from lmqcluster.wire.properties import parse_properties, parse_rules
+from lmqcluster.wire.properties import parse_annotations, parse_properties, parse_rules
 
 from ...shared.errors import CliError, ExitCode
 
@@ -21,17 +21,18 @@ FORMAT: Final = "lmqcluster definitions"
 VERSION: Final = 1
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIELDS: Final = {"format", "version", "default_properties", "queues", "tokens"}
-_QUEUE_FIELDS: Final = {"name", "properties", "suspended", "bindings"}
-_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at", "principal"}
+_QUEUE_FIELDS: Final = {"name", "properties", "annotations", "suspended", "bindings"}
+_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at", "principal", "sqs"}
 _ROLES: Final = ("read", "write", "admin")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDefinition:
-    """A queue with its own properties or bindings, or a suspended one.
+    """A queue with its own properties, annotations or bindings, or a suspended one.
 
     Attributes:
         name: as in the API: a string, or an object with ``base64``.
+        annotations: texts that are kept with it; None if the file does not specify them.
         bindings: names of the queues that get copies of pushed messages; None if the file does not specify them.
     """
 
@@ -39,11 +40,13 @@ class QueueDefinition:
     properties: dict[str, Any]
     suspended: bool
     bindings: list[Any] | None = None
+    annotations: dict[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry of the file."""
         found = {"name": self.name, "properties": self.properties, "suspended": self.suspended}
-        return found if self.bindings is None else {**found, "bindings": self.bindings}
+        more = {"bindings": self.bindings, "annotations": self.annotations}
+        return {**found, **{key: value for key, value in more.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class TokenDefinition:
     Attributes:
         expires_at: Unix time in seconds; None for never.
         principal: owner of the state that its clients create at the cluster; None for the token's own.
+        sqs: whether it is for the SQS port too.
     """
 
     name: str
@@ -60,6 +64,7 @@ class TokenDefinition:
     queues: str
     expires_at: float | None
     principal: str | None = None
+    sqs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class Definitions:
                     "queues": one.queues,
                     "expires_at": one.expires_at,
                     "principal": one.principal,
+                    **({"sqs": True} if one.sqs else {}),
                 }
                 for one in self.tokens
             ],
@@ -184,11 +190,15 @@ def _queue(value: Any) -> QueueDefinition:
     properties, suspended = value.get("properties", {}), value.get("suspended", False)
     if not isinstance(suspended, bool):
         raise ValueError(f"queue {name[:80]!r}: suspended must be true or false")
+    annotations = value.get("annotations")
     try:
         parse_properties(properties)
+        texts = None if annotations is None else parse_annotations(annotations)
     except LmqError as exc:
         raise ValueError(f"queue {name[:80]!r}: {exc.message}") from exc
-    return QueueDefinition(value["name"], properties, suspended, _bindings(name, value.get("bindings")))
+    if texts is not None and None in texts.values():
+        raise ValueError(f"queue {name[:80]!r}: an annotation must be a string")
+    return QueueDefinition(value["name"], properties, suspended, _bindings(name, value.get("bindings")), annotations)
 
 
 def _bindings(name: str, targets: Any) -> list[Any] | None:
@@ -212,4 +222,7 @@ def _token(value: Any) -> TokenDefinition:
         raise ValueError(f"token {name[:80]!r}: role must be one of {', '.join(_ROLES)}")
     if expires_at is not None and (isinstance(expires_at, bool) or not isinstance(expires_at, (int, float))):
         raise ValueError(f"token {name[:80]!r}: expires_at must be a Unix time or null")
-    return TokenDefinition(name, role, queues, expires_at, principal)
+    sqs = value.get("sqs", False)
+    if not isinstance(sqs, bool):
+        raise ValueError(f"token {name[:80]!r}: sqs must be true or false")
+    return TokenDefinition(name, role, queues, expires_at, principal, sqs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -42,8 +42,8 @@ def definitions() -> None:
 def definitions_export(target: Target, file: str) -> None:
     """Write the definitions of the cluster as JSON to FILE, or to standard output.
 
-    They contain the default properties, the queues with their own properties or bindings or that are suspended, and the
-    tokens without secrets. For messages, see lmq-admin backup and lmq-admin drain.
+    They contain the default properties, the queues with their own properties, annotations or bindings or that are
+    suspended, and the tokens without secrets. For messages, see lmq-admin backup and lmq-admin drain.
 
     \b
     Example:
@@ -59,29 +59,30 @@ def definitions_export(target: Target, file: str) -> None:
 def _export(api: Api) -> Definitions:
     queues = []
     for row in all_queues(api, fields="suspended"):
-        own = _own_properties(api, row["name"])
-        if own is None:
+        found = _found(api, row["name"])
+        if found is None:
             continue
+        own, annotations = found["own_properties"], found["annotations"]
         bindings = api.get(f"/v1/queues/{Api.segment(queue_name(row['name']))}/bindings")["targets"]
-        if own or bindings or row["suspended"]:
-            queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings))
+        if own or annotations or bindings or row["suspended"]:
+            queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings, annotations or None))
     tokens = [
-        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"])
+        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"], one["sqs"])
         for one in api.get("/v1/tokens")["tokens"]
         if not one["expired"]
     ]
     return Definitions(api.get("/properties"), queues, tokens)
 
 
-def _own_properties(api: Api, name: object) -> dict[str, object] | None:
-    """Return the queue's own properties; None if it was deleted since it was listed."""
+def _found(api: Api, name: object) -> dict[str, Any] | None:
+    """Return a queue; None if it was deleted since it was listed."""
     try:
-        own: dict[str, object] = api.get(f"/v1/queues/{Api.segment(queue_name(name))}")["own_properties"]
+        found: dict[str, Any] = api.get(f"/v1/queues/{Api.segment(queue_name(name))}")
     except LmqError as exc:
         if exc.code != "queue_not_found":
             raise
         return None
-    return own
+    return found
 
 
 @definitions.command("import", short_help="Apply a file of definitions to the cluster.")

@@ -130,12 +130,15 @@ def queue_show(target: Target, name: str) -> Report:
     """
     found = target.api.get(queue_path(name))
     rows: list[list[object]] = [
-        [key, _value_text(value), None] for key, value in found.items() if "properties" not in key
+        [key, _value_text(value), None]
+        for key, value in found.items()
+        if "properties" not in key and key != "annotations"
     ]
     rows += [
         [key, _value_text(value), "own" if key in found["own_properties"] else "default"]
         for key, value in found["properties"].items()
     ]
+    rows += [[key, value, "annotation"] for key, value in found["annotations"].items()]
     return Report(found, _WHAT_COLUMNS, rows)
 
 
@@ -158,13 +161,21 @@ def _value_text(value: object) -> str | None:
 @click.option(
     "--unset", metavar="PROPERTY", multiple=True, type=click.Choice(list(QUEUE_OPTIONS)), help="Remove a property."
 )
+@click.option("--annotate", metavar="NAME=TEXT", multiple=True, help="Keep a text with the queue; NAME= removes it.")
 @click.option("--create", is_flag=True, help="Create the queue if it does not exist.")
 @click.option("--dry-run", is_flag=True, help="Print what would change, without changing it.")
 @target_options
 def queue_set(
-    target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, unset: tuple[str, ...], **values: Any
+    target: Target,
+    name: str,
+    create: bool,
+    dry_run: bool,
+    hooks: str | None,
+    unset: tuple[str, ...],
+    annotate: tuple[str, ...],
+    **values: Any,
 ) -> None:
-    """Set properties of a queue; others keep their values.
+    """Set properties and annotations of a queue; others keep their values.
 
     A TIME is a number of seconds, or a number with ms, s, m, h or d. A SIZE is a number of bytes, or a number with K, M or G.
 
@@ -177,7 +188,8 @@ def queue_set(
     given: dict[str, Any] = {**given_properties(values), **dict.fromkeys(unset)}
     if hooks is not None:
         given["hooks"] = _json_option("--hooks", hooks)
-    if not given:
+    annotations = dict(_annotation(one) for one in annotate)
+    if not given and not annotations:
         raise click.UsageError(
             "pass at least one property, such as --retry, --timeout or --max-items; --help lists them"
         )
@@ -189,8 +201,9 @@ def queue_set(
         if is_new:
             print(f"would create queue {name}")
         _print_changes(target.api.get(path), given)
+        _print_changes({} if is_new else target.api.get(queue_path(name))["annotations"], annotations)
         return
-    target.api.patch(path, given)
+    target.api.patch(path, {**given, "annotations": annotations} if annotations else given)
     if sys.stdout.isatty():
         print(
             f"Queue {name} was created and its properties were set."
@@ -204,6 +217,13 @@ def _json_option(option: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as exc:
         raise click.UsageError(f"{option}: {text!r} is not JSON: {exc}") from exc
+
+
+def _annotation(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"--annotate: {text!r} is not NAME=TEXT")
+    return name, value or None
 
 
 def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:

@@ -656,7 +656,12 @@ class AsyncClient:
         return self._calls.call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
 
     def update_props(
-        self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False
+        self,
+        queue: Name,
+        props: Mapping[str, Any] | None = None,
+        *,
+        only_unset: bool = False,
+        annotations: Mapping[str, str | None] | None = None,
     ) -> Future[str]:
         """Set some of a queue's properties, or clear all that were set on it.
 
@@ -666,16 +671,19 @@ class AsyncClient:
                 and the like, see docs/properties.md; the others are kept. None or empty: the queue reverts to the defaults.
             only_unset: keep properties that the queue already has, whether set on it, by a default rule or by its parent. So a
                 program can set what it needs, and an operator can override it.
+            annotations: texts to keep with the queue, set together with the properties or not at all; None removes one. If
+                any are given, no property is cleared.
 
         Returns:
             Awaited: ``"ok"``.
 
         Raises:
-            LmqError: awaited: ``bad_property``.
+            LmqError: awaited: ``bad_property``, ``too_large`` for the annotations.
         """
         arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
-        if only_unset:
-            arguments = [name_bytes(queue), dict(props or {}), {"only_unset": True}]
+        if only_unset or annotations:
+            options = {"only_unset": only_unset, "annotations": dict(annotations or {})}
+            arguments = [name_bytes(queue), dict(props or {}), options]
         return self._calls.call(Call, request_body(b"update_props", arguments), ok)
 
     def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:

@@ -274,9 +274,18 @@ class Client:
         """Resume deliveries from a suspended queue, first to the pulls that already wait; see `AsyncClient.resume`."""
         return self._run(lambda: self._client.resume(queue))
 
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
+    def update_props(
+        self,
+        queue: Name,
+        props: Mapping[str, Any] | None = None,
+        *,
+        only_unset: bool = False,
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> str:
         """Set some of a queue's properties, or clear all that were set on it; see `AsyncClient.update_props`."""
-        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
+        return self._run(
+            lambda: self._client.update_props(queue, props, only_unset=only_unset, annotations=annotations)
+        )
 
     def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
         """Replace the list of default properties; see `AsyncClient.set_default_props`."""

@@ -15,6 +15,7 @@ export const OPTIONS = [
   ["max_queue_age", "number", "age in seconds at which the queue is deleted if it is empty"],
   ["expire_to_queue", "queue", "the queue that gets expired messages"],
   ["dead_letter_queue", "queue", "the queue that gets messages without deliveries left"],
+  ["max_deliveries", "number", "most deliveries of a message, beside retry"],
   ["retry_delay", "number", "delay of a redelivery in seconds"],
   ["retry_backoff", "number", "factor by which the retry delay grows with each redelivery"],
   ["retry_delay_max", "number", "longest retry delay in seconds"],

@@ -46,6 +46,7 @@ export function readProperties(texts) {
 /** Create the section of the queue's page. */
 export function propertiesSection(page) {
   const grid = table("Properties", [{ label: "Property" }, { label: "Value" }, { label: "From" }, { label: "Meaning" }]);
+  const notes = table("Annotations", [{ label: "Annotation" }, { label: "Text" }]);
   let latest = { properties: {}, own: {} };
 
   async function edit() {
@@ -95,12 +96,16 @@ export function propertiesSection(page) {
       {},
       h("h2", {}, "Properties"),
       grid.element,
+      notes.element,
       h("div", { class: "bar" }, actionButton("Edit", "write", edit), actionButton("Clear own", "write", clear), h("a", { href: "#/defaults" }, "Default properties")),
     ),
     show(queue) {
       latest = { properties: queue.properties ?? {}, own: queue.own_properties ?? {} };
       const items = Object.entries(latest.properties).map(([name, value]) => ({ name, value: shownValue(value), from: name in latest.own ? "the queue" : "default" }));
       syncRows(grid.body, items, (item) => item.name, () => textRow([{ word: true }, {}, {}, {}], ({ name, value, from }) => [name, value, from, MEANING[name] ?? ""]));
+      const annotations = Object.entries(queue.annotations ?? {});
+      notes.element.hidden = annotations.length === 0;
+      syncRows(notes.body, annotations, ([name]) => name, () => textRow([{ word: true }, {}], (one) => one));
     },
   };
 }

@@ -11,7 +11,7 @@ export const label = "Tokens";
 const ROLES = ["read", "write", "admin"];
 const LIFETIMES = [["", "never"], ["1h", "in an hour"], ["1d", "in a day"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"]];
 const UNITS = { h: 3600, d: 86400 };
-const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { label: "Principal" }, { label: "Created" }, { label: "Expires" }, { label: "Change" }];
+const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { label: "Principal" }, { label: "SQS" }, { label: "Created" }, { label: "Expires" }, { label: "Change" }];
 
 export function open() {
   const state = { tokens: [], refresh };
@@ -50,7 +50,7 @@ export function open() {
 function tokenRow(token, state) {
   const remove = actionButton("Delete", "admin", () => deleteToken(token.name, state), { kind: "small danger" });
   remove.setAttribute("aria-label", `Delete token ${token.name}`);
-  const row = textRow(COLUMNS.slice(0, -1), (one) => [one.name, one.role, one.queues, one.principal, day(one.created_at), one.expires_at === null ? "never" : `${day(one.expires_at)}${one.expired ? " (expired)" : ""}`]);
+  const row = textRow(COLUMNS.slice(0, -1), (one) => [one.name, one.role, one.queues, one.principal, one.sqs ? "yes" : "no", day(one.created_at), one.expires_at === null ? "never" : `${day(one.expires_at)}${one.expired ? " (expired)" : ""}`]);
   row.element.append(h("td", {}, remove));
   return row;
 }
@@ -61,15 +61,16 @@ async function newToken(state) {
   const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that matches anywhere in queue names.");
   const principal = field("principal", "Principal", h("input", { maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Owner of the state of its clients; several tokens can share one. Empty: the name of the token.");
   const lifetime = field("lifetime", "Expires", h("select", {}, LIFETIMES.map(([value, text]) => h("option", { value }, text))));
+  const sqs = field("sqs", "Also for the SQS port", h("input", { type: "checkbox" }));
   let made = null;
   await ask({
     title: "New token",
     text: access.tokens ? [] : ["The first token must be an admin for all queues that never expires. Every client then needs a token, this console included."],
-    fields: [name, role, queues, principal, lifetime],
+    fields: [name, role, queues, principal, lifetime, sqs],
     verb: "Create",
-    command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.principal ? [`--principal=${quoted(values.principal)}`] : []), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
+    command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.principal ? [`--principal=${quoted(values.principal)}`] : []), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : []), ...(values.sqs ? ["--sqs"] : [])]),
     run: async (values) => {
-      made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime), principal: values.principal || null });
+      made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime), principal: values.principal || null, sqs: values.sqs });
       return "The token is created.";
     },
   });
@@ -78,10 +79,11 @@ async function newToken(state) {
   await state.refresh();
 }
 
-function showSecret({ name, token }) {
+function showSecret({ name, token, secret_access_key: key }) {
+  const aws = key ? [`For the SQS port: access key ID ${name}, and this secret access key:`, commandBox(key)] : [];
   return ask({
     title: `Token ${name}`,
-    text: ["The secret is shown only now. Store it where only its user can read it.", commandBox(token)],
+    text: ["The secret is shown only now. Store it where only its user can read it.", commandBox(token), ...aws],
     verb: "Done",
     run: async () => `Token ${name} is created.`,
   });

@@ -65,8 +65,9 @@ class ClusterCommands:
             *(state.quotas.total(kind) for kind in Kind),
         )
         digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
-        for line in state.schedules.sample(int.from_bytes(token, "big")):
-            digest.update(line.encode())
+        for table in (state.schedules, state.sent, state.received, state.move_tasks):
+            for line in table.sample(int.from_bytes(token, "big")):
+                digest.update(line.encode())
         for text in part_of_contents(state, int.from_bytes(token, "big")):
             digest.update(text)
         return digest.digest()
@@ -119,7 +120,8 @@ class ClusterCommands:
         name, principal = command.name, command.principal
         expires_us = created_us + lifetime_us if lifetime_us else 0
         role = Role(command.role)
-        token = Token(name, command.digest, role, command.pattern, created_us, expires_us, principal or name)
+        owner, key = principal or name, command.sqs_key
+        token = Token(name, command.digest, role, command.pattern, created_us, expires_us, owner, key)
         return state.tokens.set(token, without_admin=command.without_admin, joins=bool(principal))
 
     def delete_token(self, command: log.DeleteToken) -> TokenResult:

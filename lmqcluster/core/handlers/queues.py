@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..log import commands as log
+from ..log.results import RefusedError, shown
 from ..messages.totals import property_bytes
 from ..owners.quotas import Kind, checked_owner
+from ..queue.annotations import NO_ANNOTATIONS, Annotations, annotated, checked_annotations
 from ..queue.properties import Rule, checked_properties
 from ..state.state import State
 
 __all__ = ["QueueCommands"]
+
+_NOTHING: tuple[bytes, dict[str, Any], Annotations] = (b"", {}, NO_ANNOTATIONS)
+"""Owner, properties and annotations of a queue that does not exist."""
 
 
 class QueueCommands:
@@ -26,16 +31,19 @@ class QueueCommands:
 
         Raises:
             ValueError: a field is malformed.
-            RefusedError: ``quota_exceeded``.
+            RefusedError: ``quota_exceeded``, ``too_large`` for the annotations.
         """
-        state = self._state
+        state, owner = self._state, checked_owner(command.owner)
         if command.queue in state.queues:
             return False
         properties = {key: value for key, value in checked_properties(command.pairs) if value is not None}
-        queue = state.create(command.queue, checked_owner(command.owner))
+        annotations = annotated({}, checked_annotations(command.annotations))
+        self._check_property_bytes(owner, property_bytes(properties) + property_bytes(annotations))
+        queue = state.create(command.queue, owner)
         if properties:
             state.set_own(queue, properties)
             state.refresh(queue)
+        state.annotate(queue, annotations)
         if command.indexed:
             state.index_messages(queue)
         return True
@@ -45,32 +53,41 @@ class QueueCommands:
         return self._state.delete(command.queue)
 
     def set_properties(self, command: log.SetProperties) -> bool:
-        """Set some of a queue's own properties; create the queue if needed.
+        """Set some of a queue's own properties and annotations; create the queue if needed.
 
         Properties that are set on the queue, its parent or by a default rule count as set.
 
         Raises:
             ValueError: a field is malformed.
-            RefusedError: ``quota_exceeded``.
+            RefusedError: ``quota_exceeded``, ``too_large`` for the annotations, ``queue_not_found`` for a queue that must
+                exist.
         """
         state, name = self._state, command.queue
-        checked = checked_properties(command.pairs)
+        checked, changes = checked_properties(command.pairs), checked_annotations(command.annotations)
+        found = state.existing(name)
+        if found is None and command.must_exist:
+            raise RefusedError("queue_not_found", f"there is no queue {shown(name)}")
+        owner, own, before = _NOTHING if found is None else (found.owner, found.own, found.annotations)
         if command.only_unset:
             checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
-        self._check_property_bytes(name, dict(checked))
+            changes = {key: value for key, value in changes.items() if key not in before}
+        annotations = annotated(before, changes) if changes else before
+        more = property_bytes({**own, **dict(checked)}) - property_bytes(own)
+        if changes:
+            more += property_bytes(annotations) - property_bytes(before)
+        self._check_property_bytes(owner, more)
         queue = state.queue(name)
-        own = dict(checked) if command.clears else {**queue.own, **dict(checked)}
+        own = dict(checked) if command.clears else {**own, **dict(checked)}
         state.set_own(queue, {key: value for key, value in own.items() if value is not None})
         state.refresh(queue)
+        if changes:
+            state.annotate(queue, annotations)
+        queue.changed_us = state.now_us
         return True
 
-    def _check_property_bytes(self, name: bytes, properties: dict[str, Any]) -> None:
-        state = self._state
-        queue = state.existing(name)
-        owner, own = (b"", {}) if queue is None else (queue.owner, queue.own)
-        more = property_bytes({**own, **properties}) - property_bytes(own)
-        if more > 0 and (owner or len(state.tokens)):
-            state.quotas.check(Kind.PROPERTY_BYTES, owner, more)
+    def _check_property_bytes(self, owner: bytes, more: int) -> None:
+        if more > 0 and (owner or len(self._state.tokens)):
+            self._state.quotas.check(Kind.PROPERTY_BYTES, owner, more)
 
     def set_defaults(self, command: log.SetDefaults) -> bool:
         """Replace the default rules; see `DefaultRules` for when they reach a queue."""

@@ -18,15 +18,14 @@ from typing import Any, ClassVar
 from .touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 
 __all__ = [
-    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelPush", "ChangeSchedule", "Claim", "Command",
-    "Compile",
-    "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
-    "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession",
-    "Place", "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows",
-    "PushStream", "Redrive", "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction",
-    "ScheduleResult", "SetApiKey", "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule",
-    "SetScheduleClock", "SetTime", "SetToken", "SettleBatches", "SupplyTimes", "Suspend", "Transaction",
-    "Unlock", "Update", "Upgrade", "decode",
+    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelMoveTask", "CancelPush", "ChangeSchedule",
+    "Claim", "Command", "Compile", "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
+    "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession", "Place",
+    "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows", "PushStream", "Redrive",
+    "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction", "ScheduleResult", "SetApiKey",
+    "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule", "SetScheduleClock", "SetTime",
+    "SetToken", "SettleBatches", "StartMoveTask", "SupplyTimes", "Suspend", "Transaction", "Unlock", "Update",
+    "Upgrade", "decode",
 ]  # fmt: skip
 
 Encoded = list[Any]
@@ -35,7 +34,7 @@ Match = Callable[[bytes], bool]
 Compile = Callable[[bytes], Match]
 """Compiles a regular expression to an unanchored search; raises ValueError if it is invalid. Must be deterministic."""
 Pairs = list[list[Any]]
-"""Properties as ``[name, value]``."""
+"""Properties or annotations as ``[name, value]``."""
 
 
 class Op(IntEnum):
@@ -71,6 +70,8 @@ class Op(IntEnum):
     RENEW = 42
     SETTLE_BATCHES = 43
     ABANDON_BATCHES = 44
+    START_MOVE_TASK = 45
+    CANCEL_MOVE_TASK = 46
     BEGIN_EPOCH = 50
     FINISH_EPOCH = 51
     END_JOBS = 52
@@ -190,6 +191,9 @@ class PushRows(Command):
     place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
     and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
 
+    `attempts`, if there are any, has an attempt of the owner for each row, empty for none: a row whose attempt on this
+    queue is still known stores nothing. A push with attempts has no producer and does not wait.
+
     Result: ``(PushFlag, sequence)`` for each, or `Waits`.
     """
 
@@ -201,6 +205,7 @@ class PushRows(Command):
     first: int = 0
     must_exist: bool = False
     wait_us: int = 0
+    attempts: Sequence[bytes] = ()
 
     def touches(self) -> tuple[Touch, ...]:
         return (Tail(self.queue, len(self.rows)),)
@@ -316,6 +321,10 @@ class Poll(Command):
     """Deliver up to `count` messages under their tags and hide them for `hide_us`; with `takes_hidden` also hidden ones.
 
     `is_again` is true if the poll was counted before and has been waiting since.
+
+    A poll under an attempt of the owner that the cluster remembers, for `remember_us` after the poll that got messages,
+    returns the same deliveries again, hidden for `hide_us` from now on, if all of them are still leased, there are no
+    more than `count`, and they are to be hidden. Otherwise it is a poll like any other.
     """
 
     op = Op.POLL
@@ -324,6 +333,9 @@ class Poll(Command):
     hide_us: int
     takes_hidden: bool
     is_again: bool
+    owner: bytes = b""
+    attempt: bytes = b""
+    remember_us: int = 0
 
     def touches(self) -> tuple[Touch, ...]:
         return (Head(self.queue, self.count),)
@@ -378,18 +390,19 @@ class Extend(Command):
 
 @dataclass(slots=True)
 class Update(Command):
-    """Hide a polled message again. Result: the number from which its new tag derives, None if it is gone."""
+    """Hide a polled message again, under a new tag unless it `keeps_tag`. Result: `Updated`."""
 
     op = Op.UPDATE
     queue: bytes
     message: int
     tag: int
     hide_us: int
+    keeps_tag: bool = False
 
 
 @dataclass(slots=True)
 class DeletePolled(Command):
-    """Remove polled messages by ``(sequence, tag)``. Result: whether each was there."""
+    """Remove polled messages by ``(sequence, tag)``. Result: the `TagState` of each; those with a valid tag are removed."""
 
     op = Op.DELETE_POLLED
     queue: bytes
@@ -415,7 +428,7 @@ class Transaction(Command):
 
 @dataclass(slots=True)
 class Create(Command):
-    """Create a queue with these properties unless it exists; with `indexed` its messages are found by id.
+    """Create a queue with these properties and annotations unless it exists; with `indexed` its messages are found by id.
 
     Result: whether it is new.
     """
@@ -425,6 +438,7 @@ class Create(Command):
     owner: bytes = b""
     pairs: Pairs = field(default_factory=list)
     indexed: bool = False
+    annotations: Pairs = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -439,7 +453,10 @@ class Delete(Command):
 class SetProperties(Command):
     """Set some of a queue's own properties, with `only_unset` those that are not set; with `clears` remove all others first.
 
-    A value of None removes a property. Creates the queue if needed. Result: True.
+    Changes some of its annotations too, all or nothing; `clears` keeps the others. A value of None removes a property or
+    an annotation. Creates the queue if needed, unless it `must_exist`.
+
+    Result: True.
     """
 
     op = Op.SET_PROPERTIES
@@ -447,6 +464,8 @@ class SetProperties(Command):
     pairs: Pairs
     only_unset: bool = False
     clears: bool = False
+    annotations: Pairs = field(default_factory=list)
+    must_exist: bool = False
 
 
 @dataclass(slots=True)
@@ -483,8 +502,9 @@ class Bind(Command):
 class Purge(Command):
     """Remove up to `limit` messages that are not leased; with a label only those that have it.
 
-    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others.
-    If `sequences` is not None, remove only those of the messages with the label that have these sequences.
+    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others. With
+    `everything`, remove leased ones too. If `sequences` is not None, remove only those of the messages with the label
+    that have these sequences.
 
     Result: the number removed, None if the queue does not exist.
     """
@@ -494,6 +514,7 @@ class Purge(Command):
     limit: int = 0
     label: bytes = b""
     sequences: list[int] | None = None
+    everything: bool = False
 
     def touches(self) -> tuple[Touch, ...]:
         return () if self.label else (Head(self.queue, self.limit),)
@@ -533,6 +554,31 @@ class Redrive(Command):
 
     def touches(self) -> tuple[Touch, ...]:
         return (Moved(self.queue, self.label, self.limit),)
+
+
+@dataclass(slots=True)
+class StartMoveTask(Command):
+    """Start to move the messages of a queue to another one, or to their origins if `destination` is empty.
+
+    At most `rate` messages a second, 0 for no limit. Without a destination, they return only to `origins`, None for any.
+
+    Result: the number of the task.
+    """
+
+    op = Op.START_MOVE_TASK
+    source: bytes
+    destination: bytes = b""
+    rate: int = 0
+    origins: list[bytes] | None = None
+
+
+@dataclass(slots=True)
+class CancelMoveTask(Command):
+    """Cancel a running task. Result: the number of messages that it has moved."""
+
+    op = Op.CANCEL_MOVE_TASK
+    source: bytes
+    number: int
 
 
 @dataclass(slots=True)
@@ -805,6 +851,8 @@ class ReportDigest(Command):
 class SetToken(Command):
     """Create a token with the SHA-256 digest of its secret; an empty principal makes it a principal in its own right.
 
+    `sqs_key` is the secret that signs requests to the SQS port, empty if the token is not for that port.
+
     Result: `TokenResult`.
     """
 
@@ -817,6 +865,7 @@ class SetToken(Command):
     without_admin: bool
     created_us: int
     principal: bytes = b""
+    sqs_key: bytes = b""
 
 
 @dataclass(slots=True)

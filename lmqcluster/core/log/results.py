@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..messages.message import Message
 
-__all__ = ["Delivered", "Fault", "IncompatibleVersionError", "PushFlag", "RefusedError", "shown"]
+__all__ = ["Delivered", "Fault", "IncompatibleVersionError", "PushFlag", "RefusedError", "TagState", "Updated", "shown"]
 
 Delivered = tuple[bytes, int, int, "Message"]
 """Queue name, delivery number, deliveries that remain after this one, message."""
@@ -23,6 +23,27 @@ class PushFlag(IntFlag):
     REPLAYED = 4  # added to the flag of the push that first used the key; nothing was stored
     FULL = 8  # not stored: the queue is full
     OVERSIZED = 16  # not stored: the body exceeds the queue's limit
+
+
+class TagState(IntEnum):
+    """State of the tag in a request that names a polled message. Only a request with a valid tag is carried out."""
+
+    GONE = 0  # the message is not in the queue
+    VALID = 1
+    EXPIRED = 2  # the message is of an ordered group, and the time for which it was hidden is over
+    OUTDATED = 3  # the message was delivered, or hidden again, under another tag since
+
+
+class Updated(NamedTuple):
+    """The result of hiding a polled message again.
+
+    Attributes:
+        state: state of the tag that was named.
+        number: the number from which the tag derives that it has from now on; 0 if it was not hidden.
+    """
+
+    state: TagState
+    number: int = 0
 
 
 class Fault(NamedTuple):

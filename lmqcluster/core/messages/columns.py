@@ -1,11 +1,11 @@
 """Messages as columns, the form used in snapshots and pages, because C code reads and writes a column.
 
     [[sequence], [due_us], [remaining], [[count, content type, attributes]], [content], [pushed_us], [delivered],
-     [[count, traits or None]]]
+     [[count, traits or None, place in the group, time of the first delivery, whether it holds others of its group]]]
 
 Content types, attributes and traits are run-length encoded. The content of a compound message is a list of [content
 type, attributes, content]. A column with default values is empty: pushed_us if it equals due_us, delivered if it is 0,
-traits if there are none.
+traits if there are none. The place is 0 if it is the due time or there is no group.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from .bodies import Body
 
 __all__ = [
-    "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Message", "Meta", "Origin", "Part",
-    "RichMessage", "Traits", "content_bytes", "content_count", "loaded", "message_bytes", "part_bytes", "traits_of",
-    "with_content",
+    "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Identity", "Message", "Meta",
+    "Origin", "Part", "RichMessage", "Traits", "content_bytes", "content_count", "identity_of", "loaded", "message_bytes",
+    "part_bytes", "traits_of", "with_content",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -59,6 +59,21 @@ class Message:
         self.content = content
 
 
+class Identity(NamedTuple):
+    """Facts of a message that stay when the cluster moves it from queue to queue.
+
+    Attributes:
+        sequence, pushed_us: its values in its first queue.
+        deliveries: number of its deliveries in all queues.
+        first_us: log time of its first delivery, 0 if it was not recorded.
+    """
+
+    sequence: int
+    pushed_us: int
+    deliveries: int
+    first_us: int
+
+
 class Origin(NamedTuple):
     """The place of a message before the cluster itself moved it.
 
@@ -68,6 +83,7 @@ class Origin(NamedTuple):
         at_us: log time of the move.
         deliveries: number of its deliveries in that queue.
         sequence, pushed_us: its values in that queue.
+        identity: its identity when it was moved.
     """
 
     queue: bytes
@@ -76,6 +92,7 @@ class Origin(NamedTuple):
     deliveries: int
     sequence: int
     pushed_us: int
+    identity: Identity
 
 
 class Traits(NamedTuple):
@@ -97,9 +114,15 @@ class Traits(NamedTuple):
 
 
 class RichMessage(Message):
-    """A message with traits."""
+    """A message with traits.
 
-    __slots__ = ("traits",)
+    Attributes:
+        traits: the traits.
+        place_us: its place in its group: a time, of which the earlier comes first.
+        first_us: log time of its first delivery in this queue; 0 before it, and in a queue without an index.
+    """
+
+    __slots__ = ("first_us", "place_us", "traits")
 
     def __init__(
         self, sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits
@@ -114,10 +137,16 @@ class RichMessage(Message):
         self.meta = meta
         self.content = content
         self.traits = traits
+        self.place_us = due_us
+        self.first_us = 0
 
     def place(self) -> tuple[int, int, int]:
         """Return the sort key of delivery: priority, due time and arrival."""
         return self.traits.priority, self.due_us, self.sequence
+
+    def group_place(self) -> tuple[bytes, int, int]:
+        """Return the sort key of messages in the order of their groups."""
+        return self.traits.group, self.place_us, self.sequence
 
 
 PLAIN_TRAITS = Traits()
@@ -127,6 +156,16 @@ PLAIN_TRAITS = Traits()
 def traits_of(message: Message) -> Traits:
     """Return the traits of a message, `PLAIN_TRAITS` if it has none."""
     return message.traits if isinstance(message, RichMessage) else PLAIN_TRAITS
+
+
+def identity_of(message: Message) -> Identity:
+    """Return the identity of a message as of now."""
+    first_us = message.first_us if isinstance(message, RichMessage) else 0
+    origin = traits_of(message).origin
+    if origin is None:
+        return Identity(message.sequence, message.pushed_us, message.delivered, first_us)
+    before = origin.identity
+    return before._replace(deliveries=before.deliveries + message.delivered, first_us=before.first_us or first_us)
 
 
 def loaded(content: Content) -> bytes | list[Part]:
@@ -141,9 +180,9 @@ def loaded(content: Content) -> bytes | list[Part]:
 def with_content(message: Message, content: Content) -> Message:
     """Return a copy of a message with this content."""
     if isinstance(message, RichMessage):
-        copy: Message = RichMessage(
-            message.sequence, message.due_us, message.remaining, message.meta, content, message.traits
-        )
+        rich = RichMessage(message.sequence, message.due_us, message.remaining, message.meta, content, message.traits)
+        rich.place_us, rich.first_us = message.place_us, message.first_us
+        copy: Message = rich
     else:
         copy = Message(message.sequence, message.due_us, message.remaining, message.meta, content)
     copy.ready_us, copy.pushed_us, copy.delivered = message.ready_us, message.pushed_us, message.delivered

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .message import Message
+from .message import Message, RichMessage
 
 __all__ = ["PreImage", "PreImages"]
 
-PreImage = tuple[int, int, int, int]
-"""due_us, ready_us, remaining and delivered of a message."""
+PreImage = tuple[int, int, int, int, int]
+"""due_us, ready_us, remaining, delivered and first_us of a message."""
 
 
 class PreImages:
@@ -34,13 +34,18 @@ class PreImages:
         for message in messages:
             sequence = message.sequence
             if sequence <= last_sequence and sequence not in table:
-                table[sequence] = (message.due_us, message.ready_us, message.remaining, message.delivered)
+                table[sequence] = _fields(message)
 
     def take(self, message: Message) -> PreImage:
         """Return the fields of the message when the view was opened, and remove its pre-image."""
         kept = self.table.pop(message.sequence, None)
-        return (message.due_us, message.ready_us, message.remaining, message.delivered) if kept is None else kept
+        return _fields(message) if kept is None else kept
 
     def keep_leased(self, leased: Mapping[int, Message], numbers: Iterable[int]) -> None:
         """Save the fields of the messages of those deliveries that are still leased."""
         self.keep([leased[number] for number in numbers if number in leased])
+
+
+def _fields(message: Message) -> PreImage:
+    first_us = message.first_us if isinstance(message, RichMessage) else 0
+    return message.due_us, message.ready_us, message.remaining, message.delivered, first_us

@@ -1,6 +1,7 @@
 """Access tokens: digests of the secrets that the cluster issued, and the rights that they grant.
 
-The core only stores tokens: the nodes authorise a command before it reaches the log.
+The core only stores tokens: the nodes authorise a command before it reaches the log. Signatures of requests to the SQS port
+can be checked only with a secret, so a token for that port has a second one, derived from the first, which does not reveal it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Token(NamedTuple):
         created_us: time of day at the node that accepted it.
         expires_us: time of day at which it expires, 0 for never.
         principal: the owner of the state that its clients create; other tokens may share it; 1 to 100 bytes.
+        sqs_key: the secret that signs requests to the SQS port; empty if the token is not for that port.
     """
 
     name: bytes
@@ -63,6 +65,7 @@ class Token(NamedTuple):
     created_us: int
     expires_us: int
     principal: bytes
+    sqs_key: bytes = b""
 
     @property
     def rules_all(self) -> bool:
@@ -104,7 +107,7 @@ class Tokens:
         self._check(token)
         known = self._by_name.get(token.name)
         if known is not None:
-            same = known.digest == token.digest
+            same = (known.digest, known.sqs_key) == (token.digest, token.sqs_key)
             return TokenResult.DONE if same else TokenResult.EXISTS
         if len(self._by_name) >= TOKENS_MAX:
             return TokenResult.FULL
@@ -138,12 +141,14 @@ class Tokens:
         return any(token.rules_all for token in self._by_name.values() if token.name != but)
 
     def _check(self, token: Token) -> None:
-        texts = (token.name, token.digest, token.pattern, token.principal)
+        texts = (token.name, token.digest, token.pattern, token.principal, token.sqs_key)
         lengths = (len(token.name), len(token.principal)) if set(map(type, texts)) == {bytes} else (0,)
         if not all(0 < length <= NAME_BYTES_MAX for length in lengths):
             raise ValueError("a token has a name and a principal of 1 to 100 bytes, a digest and a pattern")
         if len(token.digest) != DIGEST_BYTES:
             raise ValueError(f"the digest of a token has {DIGEST_BYTES} bytes")
+        if len(token.sqs_key) not in (0, DIGEST_BYTES):
+            raise ValueError(f"the SQS key of a token is empty or has {DIGEST_BYTES} bytes")
         if not (0 <= token.created_us <= _INT_MAX and 0 <= token.expires_us <= _INT_MAX):
             raise ValueError("the times of a token are out of range")
         self._compile(token.pattern)
@@ -152,14 +157,14 @@ class Tokens:
         """Return the table as of now for a snapshot, sorted by name; it may change while the rows are read."""
         return iter([[token.name, token.digest, int(token.role), *token[3:]] for token in self])
 
-    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes]]) -> None:
+    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes, bytes]]) -> None:
         """Add the rows of a snapshot.
 
         Raises:
             ValueError: a token is malformed, or occurs twice.
         """
-        for name, digest, role, pattern, created_us, expires_us, principal in rows:
-            token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal)
+        for name, digest, role, pattern, created_us, expires_us, principal, sqs_key in rows:
+            token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal, sqs_key)
             self._check(token)
             if name in self._by_name:
                 raise ValueError("a token is there twice")

@@ -42,11 +42,11 @@ class DeliveryLimits:
             return max(earliest_us, options.rate.next_us(self.full_ns))
         return earliest_us
 
-    def allowed(self, now_us: int) -> int:
-        """Return how many deliveries are allowed."""
+    def allowed(self, now_us: int, already: int = 0) -> int:
+        """Return how many deliveries are allowed; `already` have been taken out of their lines and are not leased yet."""
         options, most = self._store.settings.options, NEVER
         if options is not None and options.in_flight_max is not None:
-            most = max(0, options.in_flight_max - len(self._store.leases))
+            most = max(0, options.in_flight_max - len(self._store.leases) - already)
         if options is not None and options.rate is not None:
             most = min(most, options.rate.available(self.full_ns, now_us))
         return most

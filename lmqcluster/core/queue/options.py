@@ -25,6 +25,7 @@ _NAME_BYTES_MAX = 255
 _DESTINATIONS_MAX = 100
 _RATE_MIN, _RATE_MAX = 0.001, 1_000_000
 _BURST_MAX = 1_000_000
+_DELIVERIES_MAX = 1_000_000
 GROUP_MODES = ("ordered", "fair")
 _BACKOFF_STEPS_MAX = 1_000
 """Number of deliveries after which the retry delay stops growing; bounds the computation if the factor is close to 1.
@@ -44,6 +45,8 @@ class QueueOptions(NamedTuple):
         max_queue_age_us: time after its first use at which an empty queue is deleted.
         expire_to: the queue that gets expired messages.
         dead_letters: the queue that gets messages without deliveries left.
+        deliveries_max: a message that was delivered that often in this queue has no deliveries left, beside its retries;
+            this counts when it would be delivered again.
         retry_delay_us, retry_backoff, retry_delay_max_us: delay of a redelivery; the factor multiplies the delay with
             each further
             delivery, up to the maximum.
@@ -69,6 +72,7 @@ class QueueOptions(NamedTuple):
     max_queue_age_us: int | None = None
     expire_to: bytes = b""
     dead_letters: bytes = b""
+    deliveries_max: int | None = None
     retry_delay_us: int = 0
     retry_backoff: float = 1.0
     retry_delay_max_us: int = TIME_US_MAX
@@ -139,6 +143,12 @@ def _burst(value: Any) -> int:
     return value
 
 
+def _deliveries(value: Any) -> int:
+    if type(value) is not int or not 0 < value <= _DELIVERIES_MAX:
+        raise ValueError(f"must be an integer from 1 to {_DELIVERIES_MAX}")
+    return value
+
+
 def _rate(value: Any) -> float:
     if type(value) not in (int, float) or not _RATE_MIN <= value <= _RATE_MAX:
         raise ValueError(f"must be a number of deliveries per second from {_RATE_MIN} to {_RATE_MAX}")
@@ -183,6 +193,7 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "max_queue_age": _positive_seconds,
     "expire_to_queue": _queue_name,
     "dead_letter_queue": _queue_name,
+    "max_deliveries": _deliveries,
     "retry_delay": _seconds,
     "retry_backoff": _factor,
     "retry_delay_max": _seconds,
@@ -233,6 +244,7 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
         max_queue_age_us=time_us("max_queue_age"),
         expire_to=properties.get("expire_to_queue", "").encode(),
         dead_letters=properties.get("dead_letter_queue", "").encode(),
+        deliveries_max=properties.get("max_deliveries"),
         retry_delay_us=time_us("retry_delay") or 0,
         retry_backoff=float(properties.get("retry_backoff", 1.0)),
         retry_delay_max_us=microseconds(properties.get("retry_delay_max", TIME_US_MAX)),

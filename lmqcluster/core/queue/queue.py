@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappush
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Place
-from ..log.results import Delivered
+from ..log.results import Delivered, TagState, Updated
 from ..messages.message import (
     PLAIN_TRAITS,
     Message,
@@ -19,6 +20,7 @@ from ..messages.message import (
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
+from .annotations import NO_ANNOTATIONS, Annotations
 from .counters import QueueCounters
 from .delivery_limits import DeliveryLimits
 from .expiry import NEVER
@@ -58,12 +60,16 @@ class Exits(Protocol):
     def exhausted(self, queue: Queue, message: Message) -> None:
         """Called when a message has no deliveries left."""
 
+    def lacks_target(self, queue: Queue) -> bool:
+        """Return whether messages without deliveries left should go to a queue that does not exist."""
+
 
 class Queue:
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
         own: properties set on the queue itself.
+        annotations: texts that clients keep with it.
         owner: the owner to whose quota the queue counts.
         settings: effective properties; kept up to date by the state, see `configure`.
         store: the messages.
@@ -72,6 +78,7 @@ class Queue:
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
         created_us: log time of creation.
+        changed_us: log time of the last command that set its properties or annotations.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the state's revision when the queue was last touched, see `State.touched`.
         pre_images: copies of messages before they change, while a snapshot view needs them.
@@ -84,6 +91,8 @@ class Queue:
 
     __slots__ = (
         "__weakref__",
+        "annotations",
+        "changed_us",
         "counters",
         "created_us",
         "exits",
@@ -115,6 +124,7 @@ class Queue:
     ) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
+        self.annotations: Annotations = NO_ANNOTATIONS
         self.owner = b""
         self.settings = settings
         self.store = MessageStore(name, settings, endings, totals, pager)
@@ -123,6 +133,7 @@ class Queue:
         self.exits = exits
         self.idle_us = 0
         self.created_us = 0
+        self.changed_us = 0
         self.special = settings.options is not None
         self.revision = 0
         self.pre_images: PreImages | None = None
@@ -146,6 +157,11 @@ class Queue:
         """Replace the queue's own properties; the caller updates the settings."""
         self.store.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
         self.own = own
+
+    def annotate(self, annotations: Annotations) -> None:
+        """Replace the annotations."""
+        self.store.totals.property_bytes += property_bytes(annotations) - property_bytes(self.annotations)
+        self.annotations = annotations or NO_ANNOTATIONS
 
     def head_us(self) -> int | None:
         """Return when a pull can find the next message, including one whose lease expires; None if none can.
@@ -218,8 +234,8 @@ class Queue:
     ) -> list[Delivered]:
         """Pull until `deadline_us`, which must be later than now, and charge each message `charge` deliveries.
 
-        An exclusive queue yields messages only with `in_turn`. With `whole_groups`, each message comes with those of
-        its group that are held behind it, as far as `count` allows. `due` are the messages if they have already been
+        An exclusive queue yields messages only with `in_turn`. With `whole_groups`, each message comes with those
+        behind it in its group, as far as `count` allows. `due` are the messages if they have already been
         taken out of their lines.
         """
         if due is None:
@@ -243,14 +259,13 @@ class Queue:
             self.store.gather_leased(due, now_us)
         if self.store.rich is not None:
             self.store.rich.leased_bytes += sum(map(message_bytes, due))
-            if self.store.rich.index is not None:
-                self.store.rich.index.delivered(due, last_number + 1)
+            self.store.rich.delivered(due, last_number + 1, now_us)
         return delivered
 
     def lease_followers(
         self, now_us: int, count: int, last_number: int, deadline_us: int, leader: int
     ) -> list[Delivered]:
-        """Lease the messages held behind the one under the delivery number `leader`, in order and uncharged."""
+        """Lease the messages behind the one under the delivery number `leader` in its group, in order and uncharged."""
         message = self.live(leader, now_us)
         if self.store.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
@@ -264,16 +279,16 @@ class Queue:
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
 
     def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
-        """Append messages held behind `leader` to `taken`, up to `count` in all; return how many undeliverable ones were met."""
+        """Append messages behind `leader` in its group to `taken`, up to `count`; return how many undeliverable ones were met."""
         passed = 0
         while isinstance(leader, RichMessage) and len(taken) < count and passed < PASSES_MAX:
             message = rich.take_behind(leader)
             if message is None:
                 break
-            if message.remaining > 0 and not self.store.is_expired(message, now_us):
-                rich.follows(message)
+            if self._is_deliverable(message, now_us):
                 rich.begin_flight(message, now_us)
                 taken.append(message)
+                leader = message
             else:
                 self._remove_undeliverable(message, now_us)
                 passed += 1
@@ -314,8 +329,7 @@ class Queue:
             self.store.leases.add(deadline_us, number, taken)
             if self.store.rich is not None:
                 self.store.rich.leased_bytes += message_bytes(message)
-                if self.store.rich.index is not None:
-                    self.store.rich.index.delivered(taken, number)
+                self.store.rich.delivered(taken, number, now_us)
             delivered.append((self.name, number, message.remaining, message))
         self.counters.pulled_total += len(delivered)
         return delivered
@@ -353,15 +367,20 @@ class Queue:
         self.passed_over += drops
         return taken
 
-    def _rich_due(self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool) -> list[Message]:
-        """Remove up to `count` due messages of a queue with traits, in the order of all lines, without expired ones."""
+    def _rich_due(
+        self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool = False, already: int = 0
+    ) -> list[Message]:
+        """Remove up to `count` due messages of a queue with traits, in the order of all lines, without expired ones.
+
+        `already` is the number of messages that the same command has taken before.
+        """
         taken: list[Message] = []
         passed = self.end_leases(now_us, PASSES_MAX)
         if passed:
             self.exits.changed(self)
         options = self.settings.options
         if options is not None:
-            count = min(count, self.limits.allowed(now_us))
+            count = min(count, self.limits.allowed(now_us, already))
         while len(taken) < count and passed < PASSES_MAX:
             passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
@@ -369,7 +388,7 @@ class Queue:
             message = self.store.pop_next(rich, now_us)
             if message is None:
                 break
-            if message.remaining > 0 and not self.store.is_expired(message, now_us):
+            if self._is_deliverable(message, now_us):
                 rich.begin_flight(message, now_us)
                 taken.append(message)
                 group_max = count if whole_groups else len(taken) + self._followers_max()
@@ -399,6 +418,11 @@ class Queue:
         return message
 
     # --- giving up ------------------------------------------------------------------------------------------------
+
+    def _is_deliverable(self, message: Message, now_us: int) -> bool:
+        if message.remaining <= 0 or self.store.is_expired(message, now_us):
+            return False
+        return not self.store.is_used_up(message) or self.exits.lacks_target(self)
 
     def _remove_undeliverable(self, message: Message, now_us: int) -> None:
         """Expire or drop an undeliverable message that is in no line."""
@@ -430,7 +454,7 @@ class Queue:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
-        """Give the next message of the group its turn; return whether there is one."""
+        """Make the next message of the group its head; return whether there is one."""
         return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
@@ -453,6 +477,20 @@ class Queue:
             taken.append(message)
             self._on_removed(message, now_us)
         return taken
+
+    def remove_leased(self, now_us: int, limit: int) -> int:
+        """Remove up to `limit` leased messages as if they were acknowledged, in the order of delivery; return how many."""
+        leased, has_gained = self.store.leases.messages, False
+        numbers = list(islice(leased, limit))
+        for number in numbers:
+            message = leased.pop(number)
+            has_gained |= self._unlease(message)
+            self._on_removed(message, now_us)
+        if not leased:
+            self.store.leases.forget_order()
+        if numbers:
+            self._note_change(has_gained)
+        return len(numbers)
 
     def clear_line(self) -> int:
         """Remove all due messages without traits, however many; return how many."""
@@ -620,15 +658,20 @@ class Queue:
 
     def _put_back(self, now_us: int, numbers: list[int], refund: int) -> list[bool]:
         self._keep_pre_images(numbers)
+        index = None if self.store.rich is None else self.store.rich.index
         results: list[bool] = []
         for number in numbers:
             message = self.live(number, now_us)
+            if message is not None and index is not None and not index.may_undo(message):
+                message = None
             if message is not None:
                 del self.store.leases.messages[number]
                 self.store.endings.note(number, Settlement.PUT_BACK)
                 self._unlease(message)
                 message.delivered -= 1
                 message.remaining += refund
+                if isinstance(message, RichMessage) and not message.delivered:
+                    message.first_us = 0
                 self._return(message, now_us, message.ready_us)
             results.append(message is not None)
         return results
@@ -766,7 +809,7 @@ class Queue:
             return self.lease(now_us, count, last_number, now_us + hide_us, due=messages)
         if self.pre_images is not None:
             self.pre_images.keep(messages)
-        self.index().delivered(messages, last_number + 1)
+        self.store.enriched().delivered(messages, last_number + 1, now_us)
         self.counters.pulled_total += len(messages)
         delivered: list[Delivered] = []
         for number, message in enumerate(messages, last_number + 1):
@@ -794,16 +837,17 @@ class Queue:
         taken: list[Message] = []
         rich, passed = self.store.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:
-            due = self._due(now_us, count - len(taken))
+            due = self._rich_due(rich, now_us, count - len(taken), already=len(taken))
             if due:
                 taken += due
                 continue
             passed += 1
-            hidden = self._first_hidden(rich)
+            hidden = self._first_hidden(rich, now_us, len(taken))
             if hidden is None:
                 break
-            if hidden.remaining > 0 and not self.store.is_expired(hidden, now_us):
+            if self._is_deliverable(hidden, now_us):
                 rich.begin_flight(hidden, now_us)
+                self.limits.charge(now_us, 1)
                 taken.append(hidden)
                 passed -= 1
             else:
@@ -817,11 +861,18 @@ class Queue:
         if self.pushes_waiting:
             self.exits.changed(self)
 
-    def _first_hidden(self, rich: RichLines) -> Message | None:
-        """Remove the message that would become due next; None if there is none, or if its group is busy."""
+    def _first_hidden(self, rich: RichLines, now_us: int, already: int) -> Message | None:
+        """Remove the message that would become due next; None if there is none, if its group is busy, or at a limit.
+
+        `already` is the number of messages that have been taken before it.
+        """
         lease_us = self.store.leases.head_us() if self.store.leases.messages else None
         scheduled = rich.scheduled.first()
-        if lease_us is None or (scheduled is not None and scheduled.due_us < lease_us):
+        is_leased = lease_us is not None and (scheduled is None or lease_us <= scheduled.due_us)
+        # One that is leased is in flight already.
+        if self.limits.allowed(now_us, already - is_leased) <= 0:
+            return None
+        if not is_leased:
             return rich.take_scheduled()
         message = self.store.pop_expired()
         self._unlease(message)
@@ -837,6 +888,18 @@ class Queue:
         message = leased if leased is not None else index.in_line(sequence)
         return None if message is None else _Named(message, number)
 
+    def _state_of(self, now_us: int, sequence: int, tag: int) -> tuple[TagState, _Named | None]:
+        """Return the state of a tag, and the message if it is valid."""
+        named = self._named(sequence, tag)
+        if named is None:
+            return TagState.OUTDATED if self.index().has_number(sequence) else TagState.GONE, None
+        message, number = named
+        is_ordered = isinstance(message, RichMessage) and self.store.enriched().is_ordered(message)
+        if is_ordered and number and self.live(number, now_us) is not message:
+            # Another message of its group may be under way.
+            return TagState.EXPIRED, None
+        return TagState.VALID, named
+
     def _take_named(self, named: _Named) -> None:
         """Remove a message from its line or from its lease."""
         if self.store.leases.messages.get(named.number) is named.message:
@@ -846,42 +909,52 @@ class Queue:
         elif isinstance(named.message, RichMessage):
             self.store.enriched().take(named.message)
 
-    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int) -> bool:
-        """Make a message due `hide_us` after now, under a new number; False if it is gone or the tag is outdated.
+    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int | None) -> Updated:
+        """Make a message with this tag due `hide_us` after now, under a new number, or with None under its own.
 
-        A leased message stays with its consumer, or returns to it if the lease had expired; one never delivered is
-        delayed.
+        A leased message stays with its consumer, or returns to it if the lease had expired, unless its group is
+        ordered; one never delivered is delayed.
         """
-        named = self._named(sequence, tag)
+        state, named = self._state_of(now_us, sequence, tag)
         if named is None:
-            return False
+            return Updated(state)
         message = named.message
         if self.pre_images is not None:
             self.pre_images.keep((message,))
-        if named.number in self.store.leases.messages:
+        is_leased = named.number in self.store.leases.messages
+        if number is None:
+            number = named.number
+        elif is_leased:
             self.store.endings.note(named.number, Settlement.EXPIRED)
-        self._take_named(named)
-        self.index().delivered((message,), number)
+        if number:
+            self.index().delivered((message,), number)
+        if is_leased and hide_us > 0:
+            # It stays in flight.
+            del self.store.leases.messages[named.number]
+        else:
+            self._take_named(named)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
-            self.store.enriched().begin_flight(message, now_us)
-            self.store.enriched().leased_bytes += message_bytes(message)
-            self._note_room()
-            return True
-        self.store.endings.note(number, Settlement.NACKED)
+            if not is_leased:
+                self.store.enriched().begin_flight(message, now_us)
+                self.store.enriched().leased_bytes += message_bytes(message)
+                self._note_room()
+            return Updated(state, number)
+        if number:
+            self.store.endings.note(number, Settlement.NACKED)
         if message.remaining > 0:
             self._return(message, now_us, now_us + hide_us)
         else:
             self._drop(message, now_us)
-        return True
+        return Updated(state, number)
 
-    def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[bool]:
-        """Remove messages by id and tag; False for each that is gone or whose tag is outdated."""
-        results: list[bool] = []
+    def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[TagState]:
+        """Remove messages by id and valid tag; return the state of each tag."""
+        results: list[TagState] = []
         for sequence, tag in pairs:
-            named = self._named(sequence, tag)
-            results.append(named is not None)
+            state, named = self._state_of(now_us, sequence, tag)
+            results.append(state)
             if named is not None:
                 self._take_named(named)
                 self.counters.acked_total += 1

@@ -1,15 +1,14 @@
 """The messages of one queue that have traits: due ones in order, delayed ones, and those held behind their group.
 
-The order is priority, due time, arrival. If another message of the group is in line or leased, a message is held
-until that one is settled. It becomes due at that moment, so groups take turns. Messages in line are also indexed by
-label and by the time at which they expire.
-
-A batch lease takes a group as a whole, and so does a pull if the queue allows it: the message that has the turn, and the
-held ones behind it, its *followers*. The group proceeds when none of them is leased any more. A message that comes back
-before that is held at its old place.
+The order is priority, due time, arrival. A message that has a group keeps its place in it, whatever happens to the
+message, until it leaves the queue: its first due time, then arrival; in a queue with an index only arrival. One rule
+says what can be delivered of a group: its messages from the first one up to the first that is in flight, or delayed at
+its place. The first of them, the *head*, is in line with other messages, and those behind it are held. One pull takes
+the head and as many messages behind it as the queue, or a batch lease, allows. The next head becomes due when it
+becomes the head, so groups take turns. Messages in line are also indexed by label and by the time at which they expire.
 
 If the queue's groups are fair, messages with a group are in the line of `FairGroups` instead. A change of the mode holds
-for messages that enter a line after it: a message whose group has given it the turn keeps it.
+for messages that enter a line after it.
 """
 
 from __future__ import annotations
@@ -41,9 +40,11 @@ class RichLines:
     Attributes:
         waiting: due messages, by priority, due time, arrival.
         scheduled: delayed messages, by due time and arrival.
-        held: messages whose group is busy, by group, due time, arrival.
-        current: for each busy group, the sequence of its message in line or leased; 0 if only followers are left.
-        followers: for each group, the sequences of the messages leased together with the current one.
+        held: due messages behind another one of their group, by group and place in it.
+        holding: messages that hold those behind them in their group, by group and place in it: those in flight, unless
+            groups were fair when they were delivered, and those delayed at their place.
+        heads: for each group with a message in `waiting`, `held` or `holding`, the one in `waiting`; None if there is
+            none.
         leased_bytes: bytes of the bodies of all the queue's leased messages, including those without traits.
         trait_bytes: approximate memory of the queue's messages with traits, leased ones included, beside body and
             attributes.
@@ -58,10 +59,10 @@ class RichLines:
         "_moved",
         "_prioritised",
         "_totals",
-        "current",
         "fair",
-        "followers",
+        "heads",
         "held",
+        "holding",
         "index",
         "is_fair",
         "leased_bytes",
@@ -76,18 +77,20 @@ class RichLines:
         self.waiting: SortedList[RichMessage] = SortedList()
         self.scheduled: SortedList[RichMessage] = SortedList()
         self.held: SortedList[RichMessage] = SortedList()
-        self.current: dict[bytes, int] = {}
-        self.followers: dict[bytes, set[int]] = {}
+        self.holding: SortedList[RichMessage] = SortedList()
+        self.heads: dict[bytes, RichMessage | None] = {}
         self.index: MessageIndex | None = None
         self.fair: FairGroups | None = None
         self.is_fair = False
-        self.leased_bytes = sum(map(message_bytes, leased))
+        self.leased_bytes = 0
         # Derived from the messages in line: by (label, sequence), by (end, sequence), and how many have a priority. A
         # message with an origin has entries under (label, sequence) and under (b"", sequence).
         self._labelled: SortedList[RichMessage] = SortedList()
         self._expiring: SortedList[RichMessage] = SortedList()
         self._moved: SortedList[RichMessage] = SortedList()
         self._prioritised = 0
+        for message in leased:
+            self.load_leased(message)
 
     def __len__(self) -> int:
         count = len(self.waiting) + len(self.scheduled) + len(self.held)
@@ -114,8 +117,15 @@ class RichLines:
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
+    def arrive(self, message: RichMessage, now_us: int) -> None:
+        """Count a new message and put it in line."""
+        if self.index is not None and not self.is_fair:
+            message.place_us = message.pushed_us
+        self.on_added(message)
+        self.enter(message, now_us)
+
     def on_added(self, message: RichMessage) -> None:
-        """Count a message that arrived in the queue."""
+        """Count a message that is in the queue from now on."""
         self._count(_trait_bytes(message.traits))
 
     def _count(self, trait_bytes: int) -> None:
@@ -126,9 +136,19 @@ class RichLines:
         """Put a new or returned message in line by its due time."""
         self._index(message)
         if message.due_us > now_us:
-            self.scheduled.add((message.due_us, message.sequence), message)
+            self._schedule(message)
         else:
             self._line_up(message, now_us)
+
+    def _schedule(self, message: RichMessage) -> None:
+        self.scheduled.add((message.due_us, message.sequence), message)
+        # One that is not due for the first time yet gets its place only then.
+        if message.traits.group and message.due_us != message.place_us:
+            self._hold_others(message)
+
+    def _hold_others(self, message: RichMessage) -> None:
+        self.holding.add(message.group_place(), message)
+        self.heads.setdefault(message.traits.group, None)
 
     def enter_new(self, messages: Sequence[RichMessage], now_us: int) -> None:
         """Count new messages and put them in line, in the order of arrival; fast for those that are due and plain."""
@@ -137,8 +157,7 @@ class RichLines:
             if message.traits is PLAIN_TRAITS and message.due_us <= now_us:
                 plain.append(message)
             else:
-                self.on_added(message)
-                self.enter(message, now_us)
+                self.arrive(message, now_us)
         if plain:
             self.enter_plain(plain, plain[0].due_us, now_us)
 
@@ -153,45 +172,64 @@ class RichLines:
             self.waiting.add_all([(0, due_us, message.sequence, message) for message in messages])
 
     def _line_up(self, message: RichMessage, now_us: int) -> None:
-        """Put a due message in the waiting line or that of fair groups, or hold it if its group is busy."""
+        """Put a due message in the waiting line or that of fair groups, or hold it if it is not the first of its group."""
         group = message.traits.group
-        if group and self.is_fair and self.fair is not None and not self._has_turn(message):
+        if group and self.is_fair and self.fair is not None:
             self.fair.enter(message, now_us)
-        elif group and self.current.setdefault(group, message.sequence) != message.sequence:
-            self._hold(message)
-        else:
+        elif not group:
             self.waiting.add(message.place(), message)
+        elif self._is_first(message):
+            before = self.heads.get(group)
+            if before is not None:
+                self.waiting.remove(before.place())
+                self._hold(before)
+            self._make_head(message)
+        else:
+            self._hold(message)
+
+    def _is_first(self, message: RichMessage) -> bool:
+        """Return whether a message that is not the head of its group comes before all others of it."""
+        group = message.traits.group
+        if group not in self.heads:
+            return True
+        head, place = self.heads[group], message.group_place()
+        others = (_first(self.held, group), _first(self.holding, group)) if head is None else (head,)
+        return all(other is None or place <= other.group_place() for other in others)
+
+    def _make_head(self, message: RichMessage) -> None:
+        self.heads[message.traits.group] = message
+        self.waiting.add(message.place(), message)
 
     def _hold(self, message: RichMessage) -> None:
-        self.held.add((message.traits.group, message.due_us, message.sequence), message)
+        self.held.add(message.group_place(), message)
+        self.heads.setdefault(message.traits.group, None)
 
     def load(self, line: str, message: RichMessage) -> None:
-        """Restore a message of a snapshot to the line that it was in; `current` must be loaded before."""
+        """Restore a message of a snapshot to the line that it was in."""
         self._index(message)
-        if line == "waiting":
+        if line == "waiting" and message.traits.group:
+            self._make_head(message)
+        elif line == "waiting":
             self.waiting.add(message.place(), message)
         elif line == "scheduled":
-            self.scheduled.add((message.due_us, message.sequence), message)
+            self._schedule(message)
         elif line == "fair" and self.fair is not None:
             self.fair.load_waiting(message)
         else:
             self._hold(message)
 
-    def load_leased(self, message: RichMessage) -> None:
-        """Restore a leased message of a snapshot; `current` must be loaded before."""
-        group = message.traits.group
-        if group and self.current.get(group, message.sequence) != message.sequence:
-            self.followers.setdefault(group, set()).add(message.sequence)
+    def load_leased(self, message: Message, *, holds: bool = False) -> None:
+        """Count a leased message of a snapshot, which perhaps holds those behind it in its group."""
+        self.leased_bytes += message_bytes(message)
+        if self.fair is not None:
+            self.fair.load_leased(message)
+        if holds and isinstance(message, RichMessage):
+            self._hold_others(message)
 
     def take(self, message: RichMessage) -> bool:
         """Take a message out of its line, to be leased or to leave the queue; False if it is in none."""
         traits = message.traits
-        if not (
-            self.waiting.remove(message.place())
-            or self.scheduled.remove((message.due_us, message.sequence))
-            or (traits.group and self.held.remove((traits.group, message.due_us, message.sequence)))
-            or (traits.group and self.fair is not None and self.fair.remove(message))
-        ):
+        if not self._leave_line(message):
             return False
         self._prioritised -= traits.priority != 0
         if self.index is not None:
@@ -203,6 +241,20 @@ class RichLines:
         if traits.origin is not None:
             for label in {b"", traits.label}:
                 self._moved.remove((label, message.sequence))
+        return True
+
+    def _leave_line(self, message: RichMessage) -> bool:
+        group = message.traits.group
+        if self.waiting.remove(message.place()):
+            if group:
+                self.heads[group] = None
+        elif self.scheduled.remove((message.due_us, message.sequence)):
+            if group:
+                self.holding.remove(message.group_place())
+        elif group:
+            return self.held.remove(message.group_place()) or (self.fair is not None and self.fair.remove(message))
+        else:
+            return False
         return True
 
     def _index(self, message: RichMessage) -> None:
@@ -222,81 +274,75 @@ class RichLines:
         """Count a message that was taken out of its line to be delivered."""
         if self.fair is not None:
             self.fair.begin(message, now_us)
+        if not self.is_fair and isinstance(message, RichMessage) and message.traits.group:
+            self._hold_others(message)
+
+    def delivered(self, messages: Sequence[Message], number: int, now_us: int) -> None:
+        """Note deliveries under the consecutive numbers from `number` if the queue has an index."""
+        if self.index is None:
+            return
+        self.index.delivered(messages, number)
+        for message in messages:
+            if isinstance(message, RichMessage) and not message.first_us:
+                message.first_us = now_us
 
     def end_flight(self, message: Message) -> bool:
-        """Count a message whose delivery has ended; return whether that may allow another delivery."""
+        """Count a message whose delivery has ended; return whether that may allow another delivery.
+
+        It must then come back or leave the queue.
+        """
+        if len(self.holding) and isinstance(message, RichMessage):
+            self.holding.remove(message.group_place())
         return self.fair is not None and self.fair.end(message)
 
     def on_removed(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
-        """Account for a message that left the queue and pass its group's turn on; return whether a message got it."""
+        """Account for a message that left the queue; return whether its group has a new head."""
         self._count(-_trait_bytes(message.traits))
         if self.index is not None:
             self.index.on_removed(message)
-        group = message.traits.group
-        return bool(group) and self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+        return self._advance(message.traits.group, now_us, pre_images)
 
     def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
-        """Put a delivered message back in line; return whether another message of its group got the turn instead."""
-        group = message.traits.group
-        if group not in self.followers or not self._has_turn(message):
-            message.due_us = message.ready_us = due_us
-            self.enter(message, now_us)
-            return False
-        # While messages of a group are leased, no other one of it can be pulled. All messages behind the current one
-        # were pushed, or became due, after its push.
-        is_current = self.current[group] == message.sequence
-        message.due_us = message.ready_us = message.pushed_us if is_current else message.ready_us
-        self._index(message)
-        self._hold(message)
-        return self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+        """Put a delivered message back in line; return whether another message of its group is the new head."""
+        message.due_us = message.ready_us = due_us
+        self.enter(message, now_us)
+        return self._advance(message.traits.group, now_us, pre_images)
 
     def take_behind(self, message: RichMessage) -> RichMessage | None:
-        """Take the next held message of a leased message's group; None if there is none, or if the leased one has no turn."""
-        heir = self._next_held(message.traits.group) if message.traits.group and self._has_turn(message) else None
-        if heir is not None:
-            self.take(heir)
-        return heir
-
-    def follows(self, message: RichMessage) -> None:
-        """Note that a formerly held message is leased together with the current one of its group."""
-        self.followers.setdefault(message.traits.group, set()).add(message.sequence)
-
-    def _has_turn(self, message: RichMessage) -> bool:
+        """Take the message behind a leased one of its group; None if that is held by another one, or there is none."""
         group = message.traits.group
-        return self.current.get(group) == message.sequence or message.sequence in self.followers.get(group, ())
+        behind = (group, message.place_us, message.sequence + 1)
+        following = self.held.first_from(behind) if group else None
+        if following is None or following.traits.group != group:
+            return None
+        hold = self.holding.first_from(behind)
+        if hold is not None and hold.group_place() < following.group_place():
+            return None
+        self.take(following)
+        return following
 
-    def _leaves_turn(self, message: RichMessage) -> bool:
-        """Remove a message from its group's turn; return whether the group may proceed."""
-        group, followers = message.traits.group, self.followers.get(message.traits.group)
-        if followers is None:
-            return self.current.get(group) == message.sequence
-        if message.sequence in followers:
-            followers.remove(message.sequence)
-        elif self.current[group] == message.sequence:
-            self.current[group] = 0
-        else:
+    def _advance(self, group: bytes, now_us: int, pre_images: PreImages | None) -> bool:
+        """Make the first message of a group its head, due now, if it has none and nothing holds it; return whether it was."""
+        head = self._take_head(group)
+        if head is None:
             return False
-        if not followers:
-            del self.followers[group]
-        return not followers and not self.current[group]
-
-    def _next_held(self, group: bytes) -> RichMessage | None:
-        heir = self.held.first_from((group,))
-        return None if heir is None or heir.traits.group != group else heir
-
-    def _pass_on(self, group: bytes, now_us: int, pre_images: PreImages | None) -> bool:
-        """Give the next held message of a group its turn; return whether there is one."""
-        heir = self._next_held(group)
-        if heir is None:
-            del self.current[group]
-            return False
-        self.held.remove((group, heir.due_us, heir.sequence))
         if pre_images is not None:
-            pre_images.keep((heir,))
-        heir.due_us = heir.ready_us = now_us
-        self.current[group] = heir.sequence
-        self.waiting.add(heir.place(), heir)
+            pre_images.keep((head,))
+        head.due_us = head.ready_us = now_us
+        self._make_head(head)
         return True
+
+    def _take_head(self, group: bytes) -> RichMessage | None:
+        """Take the held message that has to be the head of its group, if any. A group without messages is forgotten."""
+        if group not in self.heads or self.heads[group] is not None:
+            return None
+        first, hold = _first(self.held, group), _first(self.holding, group)
+        if first is None and hold is None:
+            del self.heads[group]
+        if first is None or (hold is not None and hold.group_place() < first.group_place()):
+            return None
+        self.held.remove(first.group_place())
+        return first
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -304,9 +350,20 @@ class RichLines:
         """Move up to `limit` messages that have become due to the waiting line; return how many."""
         done = 0
         while done < limit and self._has_due(now_us):
-            self._line_up(self.scheduled.pop_first(), now_us)
+            self._promote_first(now_us)
             done += 1
         return done
+
+    def _promote_first(self, now_us: int) -> None:
+        message = self.scheduled.pop_first()
+        group = message.traits.group
+        was_holding = bool(group) and self.holding.remove(message.group_place())
+        self._line_up(message, now_us)
+        if was_holding and self.is_fair:
+            # It has left the order of its group, which may have messages from before the change of the mode.
+            head = self._take_head(group)
+            if head is not None:
+                self._make_head(head)
 
     def wake(self, now_us: int, limit: int) -> int:
         """Make the next message known to `head` and `fair`; return the number of steps, or `limit` if more may be needed."""
@@ -323,17 +380,14 @@ class RichLines:
             waiting, scheduled = self.waiting.first(), self.scheduled.first()
             if waiting is not None and scheduled is not None and _time(waiting) < _time(scheduled):
                 break
-            self._line_up(self.scheduled.pop_first(), now_us)
+            self._promote_first(now_us)
             done += 1
         return done
 
     def take_scheduled(self) -> RichMessage | None:
-        """Take the message that becomes due first; None if there is none, or if another one of its group is in line or leased."""
+        """Take the message that becomes due first; None if there is none, or if another one of its group comes before it."""
         message = self.scheduled.first()
-        if message is None:
-            return None
-        group = message.traits.group
-        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+        if message is None or (self.is_ordered(message) and not self._is_first(message)):
             return None
         self.take(message)
         return message
@@ -345,6 +399,18 @@ class RichLines:
     def head(self) -> RichMessage | None:
         """Return the next message, provided that those that have become due are promoted."""
         return self.waiting.first()
+
+    def is_held(self, message: RichMessage) -> bool:
+        """Return whether a message waits behind another one of its group."""
+        return bool(message.traits.group) and self.held.first_from(message.group_place()) is message
+
+    def is_ordered(self, message: RichMessage) -> bool:
+        """Return whether a message has a place in an ordered group."""
+        return bool(message.traits.group) and not self.is_fair
+
+    def busy_groups(self) -> int:
+        """Return the number of groups with a message in line or leased."""
+        return len(self.heads) if self.fair is None else len(self.heads) + len(self.fair.groups)
 
     def due_count(self, now_us: int) -> int:
         """Return how many messages can be pulled now; several of one group that become due together count one by one."""
@@ -414,6 +480,12 @@ class RichLines:
 
 def _trait_bytes(traits: Traits) -> int:
     return TRAIT_BYTES + len(traits.label) + len(traits.group)
+
+
+def _first(line: SortedList[RichMessage], group: bytes) -> RichMessage | None:
+    """Return the first message of a group in a line that is sorted by groups."""
+    found = line.first_from((group,))
+    return found if found is not None and found.traits.group == group else None
 
 
 def _time(message: RichMessage) -> tuple[int, int]:

@@ -39,8 +39,11 @@ class SettlementHistory:
         return len(self._order)
 
     def note(self, number: int, ending: Settlement) -> None:
-        """Record how a delivery ended; it ends once."""
+        """Record how a delivery ended; the last ending counts if a message was hidden again under its number."""
+        is_known = number in self._endings
         self._endings[number] = ending
+        if is_known:
+            return
         order = self._order
         order.append(number)
         if len(order) > self.ENDINGS_MAX:

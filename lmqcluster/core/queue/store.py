@@ -297,9 +297,7 @@ class MessageStore:
         message.pushed_us = now_us
         self.add_to_sums(1, message_bytes(message))
         self._gather_new((message,), now_us)
-        rich = self.enriched()
-        rich.on_added(message)
-        rich.enter(message, now_us)
+        self.enriched().arrive(message, now_us)
 
     def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
         """Store new messages with traits, or delayed ones, bypassing the accumulation window."""
@@ -334,9 +332,7 @@ class MessageStore:
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
         self.add_to_sums(content_count(content), message_bytes(taken))
         self._gather_new((taken,), now_us)
-        rich = self.enriched()
-        rich.on_added(taken)
-        rich.enter(taken, now_us)
+        self.enriched().arrive(taken, now_us)
 
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
         """Append messages of another queue as if stored now, numbered from `sequence`.
@@ -414,6 +410,13 @@ class MessageStore:
         if options is not None and options.max_age_us is not None and message.pushed_us + options.max_age_us <= now_us:
             return True
         return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
+
+    def is_used_up(self, message: Message) -> bool:
+        """Return whether the message was delivered as often as the queue's options allow, regardless of its retries."""
+        options = self.settings.options
+        return (
+            options is not None and options.deliveries_max is not None and message.delivered >= options.deliveries_max
+        )
 
     def next_in_line(self, now_us: int) -> Message | None:
         """Remove the next due message, one whose lease has expired included."""

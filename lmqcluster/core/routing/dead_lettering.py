@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, Origin, RichMessage, Traits
+from ..messages.message import Message, Origin, RichMessage, Traits, identity_of
 from ..queue.queue import Queue
 from ..state_view import StateView
 from .admission import Admission
@@ -37,11 +37,17 @@ class DeadLetterRouter:
         if options is not None and options.dead_letters:
             self._pass_on(queue, message, options.dead_letters, EXHAUSTED)
 
+    def lacks_target(self, queue: Queue) -> bool:
+        """Return whether messages without deliveries left should go to a queue that does not exist."""
+        options = queue.settings.options
+        return options is not None and bool(options.dead_letters) and self._state.existing(options.dead_letters) is None
+
     def _pass_on(self, queue: Queue, message: Message, destination: bytes, reason: bytes) -> None:
         state = self._state
         target = self.target(queue, destination)
         before = message.traits if isinstance(message, RichMessage) else Traits()
-        origin = Origin(queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
+        present = (queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
+        origin = Origin(*present, identity_of(message))
         self._admission.receive(target, message, before._replace(expires_us=0, origin=origin))
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:

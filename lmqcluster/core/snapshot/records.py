@@ -7,11 +7,10 @@ by name, each followed by its messages in the order of their lines. Messages com
     [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". Before the leased
-ones come rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were
-leased with it are]. A queue whose messages are found by id has a record "index", and rows of "tags": [sequence,
-number of the latest delivery or update]. One whose groups are or were fair has a record "fair groups": [last turn, era],
-and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". A queue whose
+messages are found by id has a record "index", and rows of "tags": [sequence, number of the latest delivery or
+update, negative if it was returned again]. One whose groups are or were fair has a record "fair groups": [last turn,
+era], and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
 
 A queue with gathered bodies, see `bodies`, has them before its messages. These then have a number instead of a body:
 its place among all bodies in these records.
@@ -29,18 +28,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from ..handlers.schedules import schedule_of
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
-from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
+from ..messages.message import Content, Identity, Message, Meta, Origin, RichMessage, Traits
 from ..owners.quotas import checked_owner
+from ..queue.annotations import annotated, checked_annotations
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
 from ..queue.queue import Queue
 from ..routing.admission import Push
+from ..routing.move_tasks import MoveTask, TaskStatus
 from ..state.state import State
 from .loaded_bodies import LoadedBodies
 from .view import FORMAT
@@ -82,6 +84,8 @@ class Restoration:
             "refused": self._take_refused,
             "keys": self._take_keys,
             "exact keys": self._take_exact_keys,
+            "sent": lambda rows: self._state.sent.load(_typed(rows, (bytes, int, bytes, list))),
+            "received": lambda rows: self._state.received.load(_typed(rows, (bytes, int, bytes, list))),
             "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
@@ -95,9 +99,9 @@ class Restoration:
             "times": self._take_times,
             "schedule clock": self._take_schedule_clock,
             "schedules": self._take_schedules,
+            "move tasks": self._take_move_tasks,
             "index": self._take_index,
             "tags": self._take_tags,
-            "groups": self._take_groups,
             "fair groups": self._take_fair_groups,
             "fair group": self._take_fair_group,
             "client_sessions": self._take_client_sessions,
@@ -195,7 +199,7 @@ class Restoration:
         state.retired = dict(zip(COUNTERS, retired, strict=True))
         state.batches.last_session, *last_numbers = as_ints(more)
         state.sessions.last, state.locks.last_token, state.waiting_pushes.last = last_numbers[:3]
-        state.deleted_total, state.aged_total = last_numbers[3:]
+        state.deleted_total, state.aged_total, state.move_tasks.last = last_numbers[3:]
         if spreading:
             reached, before, current = spreading
             spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
@@ -230,7 +234,7 @@ class Restoration:
         self._state.batches.load(_typed(rows, types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
-        self._state.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+        self._state.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes, bytes)))
 
     def _take_jobs(self, rows: list[Any]) -> None:
         self._state.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
@@ -244,7 +248,8 @@ class Restoration:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
-        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich, full_ns = columns
+        name, own, window, counters, suspended, watched_us, owner, idle_us, *more = columns
+        created_us, is_rich, full_ns, changed_us, annotations = more
         self._end_queue()
         if name in self._state.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -252,11 +257,14 @@ class Restoration:
         if own:
             self._state.set_own(queue, dict(checked_properties(own)))
             self._state.refresh(queue)
+        if annotations:
+            self._state.annotate(queue, annotated({}, checked_annotations(annotations)))
         for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
             setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag, queue.limits.full_ns = as_ints([created_us, is_rich, full_ns])
+        queue.created_us, queue.changed_us = as_ints([created_us, changed_us])
+        rich_flag, queue.limits.full_ns = as_ints([is_rich, full_ns])
         if full_ns:
             self._buckets.append(partial(setattr, queue.limits, "full_ns", full_ns))
         if rich_flag:
@@ -308,6 +316,9 @@ class Restoration:
     def _take_schedules(self, rows: list[Any]) -> None:
         self._state.schedules.load(schedule_of(row) for row in rows)
 
+    def _take_move_tasks(self, rows: list[Any]) -> None:
+        self._state.move_tasks.load(map(_move_task, rows))
+
     def _take_api_keys(self, rows: list[Any]) -> None:
         self._state.api_keys.load(_typed(rows, (bytes, bytes)))
 
@@ -318,9 +329,6 @@ class Restoration:
 
     def _take_tags(self, rows: list[Any]) -> None:
         self._state.index_messages(self._current()).index().load(_typed(rows, (int, int)))
-
-    def _take_groups(self, rows: list[Any]) -> None:
-        self._current().store.enriched().current.update(_typed(rows, (bytes, int)))
 
     def _take_fair_groups(self, last_turn: int, era: int) -> None:
         rich = self._current().store.enriched()
@@ -425,12 +433,9 @@ class Restoration:
             message.ready_us = ready_us
         queue.store.leases.load(numbers, messages)
         if queue.store.rich is not None:
-            queue.store.rich.leased_bytes += sum(map(message_bytes, messages))
-            for message in messages:
-                if queue.store.rich.fair is not None:
-                    queue.store.rich.fair.load_leased(message)
-                if isinstance(message, RichMessage):
-                    queue.store.rich.load_leased(message)
+            holds = [run[4] for run in columns[-1] for _ in range(run[0])]
+            for message, flag in zip_longest(messages, holds):
+                queue.store.rich.load_leased(message, holds=bool(flag))
 
     def _current(self) -> Queue:
         if self._queue is None:
@@ -474,24 +479,43 @@ class Restoration:
 
 
 def _message(
-    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits | None
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: tuple[Traits, int, int] | None
 ) -> Message:
     if traits is None:
         return Message(sequence, due_us, remaining, meta, content)
-    return RichMessage(sequence, due_us, remaining, meta, content, traits)
+    given, place_us, first_us = traits
+    message = RichMessage(sequence, due_us, remaining, meta, content, given)
+    message.first_us = first_us
+    if place_us:
+        message.place_us = place_us
+    return message
 
 
-def _expanded_traits(runs: list[Any]) -> list[Traits | None]:
-    result: list[Traits | None] = []
-    for count, row in runs:
-        result += [None if row is None else _traits(*row)] * count
+def _expanded_traits(runs: list[Any]) -> list[tuple[Traits, int, int] | None]:
+    result: list[tuple[Traits, int, int] | None] = []
+    for count, row, place_us, first_us, holds in runs:
+        as_ints([place_us, first_us, holds])
+        result += [None if row is None else (_traits(*row), place_us, first_us)] * count
     return result
 
 
 def _traits(priority: int, expires_us: int, label: bytes, group: bytes, origin: list[Any] | None) -> Traits:
     as_ints([priority, expires_us])
-    row = None if origin is None else Origin(*_typed([tuple(origin)], (bytes, bytes, int, int, int, int))[0])
-    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), row)
+    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), None if origin is None else _origin(*origin))
+
+
+def _origin(*fields: Any) -> Origin:
+    *present, identity = fields
+    _typed([tuple(present)], (bytes, bytes, int, int, int, int))
+    return Origin._make((*present, Identity._make(as_ints(identity))))
+
+
+def _move_task(row: list[Any]) -> MoveTask:
+    number, source, destination, origins, rate, to_move, started_us, status, moved, failure, steps = row
+    as_ints([number, rate, to_move, started_us, moved, steps])
+    names = None if origins is None else tuple(map(as_bytes, origins))
+    task = MoveTask(number, as_bytes(source), as_bytes(destination), names, rate, to_move, started_us)
+    return task._replace(status=TaskStatus(status), moved=moved, failure=as_bytes(failure), steps=steps)
 
 
 def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:

@@ -8,7 +8,7 @@ of pre-images, which the view reads instead.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop
 from itertools import groupby, islice
 from operator import attrgetter
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..messages.bodies import Body
 from ..messages.columns import Columns, meta_bytes, meta_runs, part_row
-from ..messages.message import Message, Part, RichMessage, content_bytes, content_count, loaded
+from ..messages.message import Message, Part, RichMessage, Traits, content_bytes, content_count, loaded
 from ..messages.pages import Pageable
 from ..messages.pre_images import PreImages
 from ..queue.counters import COUNTERS
@@ -69,6 +69,8 @@ class SnapshotView:
             ("refused", state.producers.refused.rows()),
             ("keys", state.keys.rows()),
             ("exact keys", state.keys.exact.rows()),
+            ("sent", state.sent.rows()),
+            ("received", state.received.rows()),
             ("endings", state.endings.rows()),
             ("batches", state.batches.rows()),
             ("tokens", state.tokens.rows()),
@@ -88,6 +90,7 @@ class SnapshotView:
             ("times", state.times.rows()),
             ("schedule clock", iter([*state.schedules.clock_rows()])),
             ("schedules", state.schedules.rows()),
+            ("move tasks", state.move_tasks.rows()),
         ]
         self._names = state.names.frozen()
         # Queues that were touched before the reader reached them.
@@ -175,9 +178,9 @@ class _FrozenQueue:
         "_bodies",
         "_chunks",
         "_common",
-        "_current",
         "_delayed",
         "_fair",
+        "_holding",
         "_index",
         "_leased",
         "_lines",
@@ -211,7 +214,7 @@ class _FrozenQueue:
         self._numbers = deque(queue.store.leases.messages)
         self._leased = deque(queue.store.leases.messages.values())
         rich = queue.store.rich
-        self._current = [] if rich is None else list(rich.current.items())
+        self._holding = set() if rich is None else {message.sequence for message in rich.holding}
         self._fair = (
             None if rich is None or rich.fair is None else (rich.fair.last_turn, rich.fair.era, rich.fair.rows())
         )
@@ -247,8 +250,6 @@ class _FrozenQueue:
             due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
             for columns in self._columns(due):
                 yield ["delayed", *columns]
-        for start in range(0, len(self._current), _ROWS_MAX):
-            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         if self._fair is not None:
             last_turn, era, groups = self._fair
             yield ["fair groups", last_turn, era]
@@ -325,12 +326,13 @@ class _FrozenQueue:
     def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
         if self._pre_images is not None and self._pre_images.table:
             states = list(map(self._pre_images.take, messages))
-            due, ready, remaining, delivered = (list(column) for column in zip(*states, strict=True))
+            due, ready, remaining, delivered, first = (list(column) for column in zip(*states, strict=True))
         else:
             due = [message.due_us for message in messages]
             ready = [message.ready_us for message in messages] if leased else []
             remaining = [message.remaining for message in messages]
             delivered = [message.delivered for message in messages]
+            first = [message.first_us if isinstance(message, RichMessage) else 0 for message in messages]
         metas = meta_runs([message.meta for message in messages])
         columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
         if leased:
@@ -338,7 +340,12 @@ class _FrozenQueue:
             columns.append(ready)
         pushed = [message.pushed_us for message in messages]
         # Columns of default values are left empty.
-        return [*columns, [] if pushed == due else pushed, delivered if any(delivered) else [], _traits_runs(messages)]
+        return [
+            *columns,
+            [] if pushed == due else pushed,
+            delivered if any(delivered) else [],
+            _traits_runs(messages, due, first, self._holding if leased else ()),
+        ]
 
     def _contents(self, messages: list[Message]) -> list[Any]:
         return [
@@ -387,24 +394,36 @@ def _header(state: State) -> list[Any]:
 
 def _last_numbers(state: State) -> list[int]:
     last = [state.sessions.last, state.locks.last_token, state.waiting_pushes.last]
-    return [*last, state.deleted_total, state.aged_total]
+    return [*last, state.deleted_total, state.aged_total, state.move_tasks.last]
 
 
 def _queue_record(queue: Queue) -> list[Any]:
     window = queue.store.window.sequence if queue.store.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
-    state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns]
+    state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns, queue.changed_us]
+    state.append([list(pair) for pair in sorted(queue.annotations.items())])
     return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 
-def _traits_runs(messages: list[Message]) -> list[Any]:
-    """Return [count, traits or None] of consecutive messages; empty if none has any."""
+def _traits_runs(messages: list[Message], due: list[int], first: list[int], holding: Collection[int]) -> list[Any]:
+    """Return [count, traits or None, place, first delivery, holds others] of consecutive messages; empty if none has any.
+
+    `holding` are the sequences of those that hold others of their group.
+    """
+    holds = [int(message.sequence in holding) for message in messages]
     runs = [
-        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)]]
-        for traits, run in groupby(message.traits if isinstance(message, RichMessage) else None for message in messages)
+        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)], *times]
+        for (traits, *times), run in groupby(map(_traits_and_times, messages, due, first, holds))
     ]
     return [] if len(runs) == 1 and runs[0][1] is None else runs
+
+
+def _traits_and_times(message: Message, due_us: int, first_us: int, holds: int) -> tuple[Traits | None, int, int, int]:
+    if not isinstance(message, RichMessage):
+        return None, 0, 0, 0
+    has_place = message.traits.group and message.place_us != due_us
+    return message.traits, message.place_us if has_place else 0, first_us, holds
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -14,7 +14,7 @@ more were available. Only then can it be read.
 
 Messages of a group are delivered one at a time because several consumers could overtake each other. A batch has one
 consumer, which reads in order and settles it as a whole. It therefore takes a group as far as there is room, one
-message right behind the other. The messages behind them stay in the queue until none of them is leased any more.
+message right behind the other. The messages behind them stay in the queue while one of them is leased.
 """
 
 from __future__ import annotations
@@ -258,8 +258,7 @@ class BatchLeases:
             while batch.count and left > 0:
                 queue_name, numbers = batch.drop(left)
                 left -= len(numbers)
-                # The last one first, so that the first of a group keeps its place.
-                self._deliveries.settle(queue_name, numbers[::-1], Queue.put_back_uncharged)
+                self._deliveries.settle(queue_name, numbers, Queue.put_back_uncharged)
             if not batch.count:
                 del subscription.batches[epoch]
         return most - left
@@ -352,7 +351,7 @@ class BatchLeases:
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
 
     def _take_followers(self, batch: BatchLease, end: int) -> bool:
-        """Lease messages held behind the last message of a batch, up to `end` in all; return whether there may be more."""
+        """Lease messages behind the last one of a batch in its group, up to `end` in all; return whether there may be more."""
         queue_name, first, count = batch.runs[-1] if batch.runs else (b"", 0, 0)
         queue = self._state.existing(queue_name)
         if queue is None or batch.count >= end:

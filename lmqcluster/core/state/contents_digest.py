@@ -52,7 +52,9 @@ def _summary(queue: Queue) -> tuple[Any, ...]:
     return (
         *(queue.name, queue.owner, sorted(queue.own.items()), queue.settings, queue.suspended, queue.special),
         *(
+            sorted(queue.annotations.items()),
             queue.created_us,
+            queue.changed_us,
             queue.idle_us,
             queue.watched_us,
             [getattr(queue.counters, counter) for counter in COUNTERS],
@@ -111,11 +113,14 @@ def _first_of_heap(heap: list[tuple[int, int, Message]]) -> Iterator[Message]:
 
 
 def _row(message: Message, body_bytes_max: int) -> tuple[Any, ...]:
-    traits = message.traits if isinstance(message, RichMessage) else None
+    traits = times = None
+    if isinstance(message, RichMessage):
+        traits, times = message.traits, (message.place_us if message.traits.group else 0, message.first_us)
     return (
         *(message.sequence, message.due_us, message.remaining, message.delivered, message.pushed_us, message.meta),
         *_content(message.content, body_bytes_max),
         traits and (*traits[:-1], traits.origin and tuple(traits.origin)),
+        times,
     )
 
 

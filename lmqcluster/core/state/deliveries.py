@@ -45,12 +45,12 @@ class Deliveries:
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
 
     def take_groups(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
-        """Take messages together with those held behind them in their groups, up to `count`, uncharged."""
+        """Take messages together with those behind them in their groups, up to `count`, uncharged."""
         delivered = queue.lease(self._state.now_us, count, self._state.last_delivery, deadline_us, 0, whole_groups=True)
         return self._counted(queue, delivered)
 
     def take_followers(self, queue: Queue, count: int, deadline_us: int, leader: int) -> list[Delivered]:
-        """Take the messages held behind the one under the delivery number `leader`, uncharged."""
+        """Take the messages behind the one under the delivery number `leader` in its group, uncharged."""
         delivered = queue.lease_followers(self._state.now_us, count, self._state.last_delivery, deadline_us, leader)
         return self._counted(queue, delivered)
 
@@ -87,9 +87,19 @@ class Deliveries:
             self._state.last_delivery += len(delivered)
             self._state.note_due(queue)
 
+    def polled_again(self, queue: Queue, numbers: list[int], hide_us: int) -> list[Delivered]:
+        """Return the live deliveries under these numbers, hidden for a time from now on; they cannot be undone any more."""
+        leases, deadline_us = queue.store.leases.messages, self._state.now_us + hide_us
+        queue.extend_to(self._state.now_us, numbers, deadline_us)
+        self._lease_watch.note(queue, deadline_us)
+        self._state.note_due(queue)
+        for number in numbers:
+            queue.index().delivered_again(leases[number].sequence)
+        return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
+
     def updated(self, queue: Queue, number: int, hide_us: int) -> None:
-        """Account for a message that was hidden again under the next number."""
-        self._state.last_delivery = number
+        """Account for a message that was hidden again under the next number, or under the one that it had."""
+        self._state.last_delivery = max(self._state.last_delivery, number)
         self._state.note_due(queue)
         if hide_us > 0:
             self._lease_watch.note(queue, self._state.now_us + hide_us)

@@ -22,6 +22,7 @@ from ...replication.storage.io.disk import Disk
 from ...wire.errors import LmqError
 from ..queues.patterns.patterns import compile_pattern
 from .permissions import Permission, Scope
+from .sqs_keys import secret_access_key
 
 __all__ = [
     "SECRET_BYTES_MIN",
@@ -215,6 +216,7 @@ class Access:
         self._marked = False
         self._uncertain = False
         self._principals: dict[bytes, tuple[Token, Principal]] = {}
+        self._signers: dict[str, tuple[str, Principal]] = {}
         self._api_keys = ApiKeys()
         self._key_holders: dict[bytes, KeyHolder] = {}
         self._next_expiry_us = 0
@@ -288,6 +290,7 @@ class Access:
         """Return the principals whose tokens are no longer valid."""
         former = self._principals
         self._principals = {}
+        self._signers = {}
         self._next_expiry_us = 0
         for token in tokens:
             if token.expires_us and token.expires_us <= now_us:
@@ -299,6 +302,8 @@ class Access:
                 name = token.name.decode("utf-8", "backslashreplace")
                 known = (token, Principal(name, token.role, token.pattern, token.principal))
             self._principals[token.digest] = known
+            if token.sqs_key:
+                self._signers[known[1].name] = secret_access_key(token.sqs_key), known[1]
         return [
             principal
             for digest, (_, principal) in former.items()
@@ -357,6 +362,10 @@ class Access:
         if holder is None:
             holder = self._key_holders[digest] = KeyHolder(prefix)
         return holder
+
+    def signer(self, access_key_id: str) -> tuple[str, Principal] | None:
+        """Return the secret access key of a client that signs requests, and its principal; None if it is unknown."""
+        return self._signers.get(access_key_id)
 
     def named(self, name: str) -> Principal | None:
         """Return the principal of the token with this name; None if there is no such token or it has expired."""

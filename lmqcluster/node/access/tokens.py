@@ -15,6 +15,7 @@ from ...wire.errors import LmqError
 from ..queues.patterns.patterns import check_pattern
 from . import raft_port
 from .access import ADMIN_FILE_NAME, digest_of, time_of_day_us
+from .sqs_keys import sqs_key
 
 if TYPE_CHECKING:
     from ..node import Node
@@ -25,6 +26,8 @@ SECRET_PREFIX = "lmq_"  # noqa: S105 - by which scanners for leaked secrets know
 LIFETIME_S_MAX = 100 * 365 * 86_400
 ROLES = {role.name.lower(): role for role in Role}
 _NAME = re.compile(rb"[^\x00-\x20\x7f/]+")
+_ACCESS_KEY_ID = re.compile(rb"[A-Za-z0-9_.@+-]+")
+"""Names that AWS's clients can send in a header and read from their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class TokenInfo:
         queues: the pattern.
         principal: the owner of the state that its clients leave in the cluster; tokens may share a principal.
         created_at, expires_at: seconds since 1970; None for never.
+        sqs: whether it is for the SQS port too.
     """
 
     name: str
@@ -45,10 +49,18 @@ class TokenInfo:
     created_at: float
     expires_at: float | None
     expired: bool
+    sqs: bool
 
 
 async def create_token(
-    node: Node, name: str, role: str, queues: str, lifetime_s: float | None, principal: str | None = None
+    node: Node,
+    name: str,
+    role: str,
+    queues: str,
+    lifetime_s: float | None,
+    principal: str | None = None,
+    *,
+    sqs: bool = False,
 ) -> str:
     """Create a token and return its secret, which is stored nowhere.
 
@@ -60,6 +72,7 @@ async def create_token(
         lifetime_s: seconds until it expires, None for never.
         principal: the owner, new or not, of the state that its clients leave in the cluster; None for a new one with the
             token's name.
+        sqs: whether the token is for the SQS port too; the cluster then keeps the `sqs_key` of its secret.
 
     Raises:
         LmqError: ``bad_request``, ``bad_pattern``; ``conflict`` if the name is taken, if the principal of that name is not new,
@@ -69,6 +82,9 @@ async def create_token(
     owner = b"" if principal is None else _checked("principal", principal)
     if not owner and name == ADMIN_FILE_NAME:
         raise LmqError("bad_request", f"a token of the name {name!r} needs a principal: the file of that name has it")
+    if sqs and not _ACCESS_KEY_ID.fullmatch(encoded):
+        text = "the name of a token for the SQS port consists of A-Z, a-z, 0-9 and any of _.@+-, because it is an access key ID"
+        raise LmqError("bad_request", text)
     if role not in ROLES:
         raise LmqError("bad_request", f"a role is one of {', '.join(ROLES)}, not {role!r}")
     pattern = queues.encode("utf-8", "surrogateescape") or EVERY_QUEUE
@@ -78,10 +94,10 @@ async def create_token(
     raft_port.allow_tokens(node.security, node.replica.status().members)
     secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
-    digest = digest_of(secret.encode())
+    digest, key = digest_of(secret.encode()), sqs_key(secret.encode()) if sqs else b""
     # Log time stops while the cluster is down, and restarts from the time of a backup, so expiry uses the time of day.
     now_us, has_file = time_of_day_us(), node.access.has_admin_file
-    command = SetToken(encoded, digest, int(ROLES[role]), pattern, lifetime_us, has_file, now_us, owner)
+    command = SetToken(encoded, digest, int(ROLES[role]), pattern, lifetime_us, has_file, now_us, owner, key)
     result = await node.service.sender.propose(command, 384 + len(pattern))
     if result != TokenResult.DONE:
         raise _refusal(TokenResult(result), name)
@@ -137,6 +153,7 @@ async def list_tokens(node: Node) -> list[TokenInfo]:
             created_at=token.created_us / 1e6,
             expires_at=token.expires_us / 1e6 if token.expires_us else None,
             expired=bool(token.expires_us) and token.expires_us <= now_us,
+            sqs=bool(token.sqs_key),
         )
         for token in node.service.sender.state().tokens
     ]

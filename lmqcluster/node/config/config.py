@@ -17,6 +17,7 @@ from ...wire.limits import MESSAGE_BYTES_MAX
 from . import values
 from .kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .option import Option, option
+from .sqs import SqsOptions
 from .statsd import StatsdOptions
 from .traces import TraceOptions
 
@@ -50,7 +51,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(KestrelOptions, StatsdOptions, TraceOptions):
+class NodeConfig(KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
     """The settings of a node. An instance has passed `validate`.
 
     Raises:
@@ -522,6 +523,7 @@ class NodeConfig(KestrelOptions, StatsdOptions, TraceOptions):
                     self._fail(name, f"must be at least {least}, not {getattr(self, name)}")
         if self.front_ends > FRONT_ENDS_MAX:
             self._fail("front_ends", f"must be at most {FRONT_ENDS_MAX}, not {self.front_ends}")
+        self.validate_sqs(self._fail)
         self.validate_statsd(self._fail)
         self.validate_traces(self._fail)
         self._validate_listeners()
@@ -534,7 +536,7 @@ class NodeConfig(KestrelOptions, StatsdOptions, TraceOptions):
         if self.http is None and self.rpc is None:
             self._fail("http", "and rpc are both off: the node could not be reached")
         taken: dict[int, list[tuple[str, Address]]] = {}
-        for name in ("http", "rpc", "queued", *KESTREL_PORTS, "raft"):
+        for name in ("http", "rpc", "queued", "sqs", *KESTREL_PORTS, "raft"):
             address: Address | None = getattr(self, name)
             if address is None or address.port == 0:
                 continue
@@ -625,7 +627,7 @@ class NodeConfig(KestrelOptions, StatsdOptions, TraceOptions):
 
 
 _INHERITED: Final = frozenset(
-    item.name for item in (*fields(KestrelOptions), *fields(StatsdOptions), *fields(TraceOptions))
+    item.name for options in (KestrelOptions, SqsOptions, StatsdOptions, TraceOptions) for item in fields(options)
 )
 OPTIONS: Final = tuple(
     Option.of(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata

@@ -106,7 +106,7 @@ SECTIONS: Final = (
                 "lmq_request_duration_seconds",
                 "histogram",
                 "HTTP requests from their head to the complete answer, including waiting pulls; operation is "
-                "method and route, code the status.",
+                "method and route, code the status. On the SQS port they are the action and the code of its error.",
                 ("protocol", "operation", "code"),
                 "after the first HTTP request",
             ),

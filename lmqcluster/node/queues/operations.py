@@ -50,13 +50,15 @@ class QueueOperations:
         self._sender = sender
         self._purging = asyncio.Lock()
 
-    def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+    def purge(self, queue: bytes, count: int | None = None, *, everything: bool = False) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that are not leased; return how many were removed.
+
+        With `everything`, leased messages are removed too. Without a count, the queue's exact keys are forgotten.
 
         The purge ends when nothing is left, or when it has removed as many messages as the queue held at its start.
         Messages pushed during the purge stand behind those.
         """
-        command = Purge(queue)
+        command = Purge(queue, everything=everything)
         if count is not None:
             return self._repeat(command, _checked_count(count))
         return self._purge_rest(self._send(replace(command, limit=_WHOLE)), command)
@@ -67,7 +69,8 @@ class QueueOperations:
         gone = await first
         if gone is None:
             raise no_queue(queue)
-        done, left, step = gone, self._out_of_line(queue), STEP_MAX
+        left = self._size(queue) if isinstance(command, Purge) and command.everything else self._out_of_line(queue)
+        done, step = gone, STEP_MAX
         while gone >= step and left > 0:
             gone = await self._next(command, step, done)
             done, left = done + gone, left - gone

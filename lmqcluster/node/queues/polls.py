@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core import Queue
+from ...core.dedup.attempts import attempt_key
 from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
+from ...core.log.results import TagState
 from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...core.queue.message_index import tag_of
 from ...wire.errors import LmqError
@@ -25,14 +28,24 @@ if TYPE_CHECKING:
     from .pulls.pulls import PullRequest, Pulls
     from .sending.command_sender import CommandSender
 
-__all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
+__all__ = ["Limits", "PollAttempt", "Polled", "PolledQueues", "QueueMetrics"]
 
 HasRoom = Callable[[int], bool]
-WaitFor = Callable[
-    [Callable[[bytes, "PullRequest"], object], bytes, tuple[int, float | None], HasRoom | None],
-    Coroutine[Any, Any, "list[Delivery]"],
-]
-"""Type of the function with which the service waits for messages; see `QueueService.pull`."""
+
+
+class WaitFor(Protocol):
+    """The function with which the service waits for messages; see `QueueService.pull`."""
+
+    def __call__(
+        self,
+        start: Callable[[bytes, PullRequest], object],
+        key: bytes,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
+        *,
+        until: asyncio.Future[None] | None = None,
+    ) -> Coroutine[Any, Any, list[Delivery]]: ...
+
 
 RETRY_WITHOUT_END = (1 << 31) - 1
 """Redeliveries of a message in a queue created here, unless its properties change: practically unlimited."""
@@ -49,6 +62,23 @@ class Polled(NamedTuple):
 
     delivery: Delivery
     tag: int
+
+
+class PollAttempt(NamedTuple):
+    """The name under which a client may repeat a poll.
+
+    Attributes:
+        owner: the owner of the names.
+        text: 1 to 255 bytes; empty for none.
+        remember_us: for how long it is remembered, at most 300 seconds.
+    """
+
+    owner: bytes
+    text: bytes
+    remember_us: int
+
+
+_NO_ATTEMPT = PollAttempt(b"", b"", 0)
 
 
 class Limits(NamedTuple):
@@ -159,6 +189,8 @@ class PolledQueues:
         takes_hidden: bool = False,
         wait_s: float = 0.0,
         has_room: HasRoom | None = None,
+        until: asyncio.Future[None] | None = None,
+        attempt: PollAttempt | None = None,
     ) -> list[Polled]:
         """Take up to `count` messages and hide them for `hide_s` seconds; see `QueueService.pull` for the rest.
 
@@ -169,31 +201,36 @@ class PolledQueues:
             takes_hidden: take hidden messages too; such a poll does not wait.
             wait_s: seconds to wait for the first message.
             has_room: as in a pull.
+            until: the wait also ends when this is done.
+            attempt: names the poll; a poll that repeats it gets the same messages with the same tags, see `Poll`.
         """
         self._check(queue)
-        options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False))
+        options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False, *(attempt or _NO_ATTEMPT)))
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
         start: Callable[..., object] = self._pulls().start
-        if not takes_hidden and await self._is_empty(queue):
+        if not takes_hidden and await self._is_empty(queue, attempt or _NO_ATTEMPT):
             if not wanted[1]:
                 self._note_empty(queue)
                 return []
             start = self._pulls().wait
         begin = partial(start, options=options)
-        delivered = await self._wait_for(begin, queue, wanted, has_room)
+        delivered = await self._wait_for(begin, queue, wanted, has_room, until=until)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 
-    async def _is_empty(self, name: bytes) -> bool:
+    async def _is_empty(self, name: bytes, attempt: PollAttempt) -> bool:
         """Return whether a poll would find nothing and change no state, so that it needs no log entry."""
-        if not self._seems_empty(name):
+        if not self._seems_empty(name, attempt):
             return False
         await self._sender.look_up()
-        return self._seems_empty(name)
+        return self._seems_empty(name, attempt)
 
-    def _seems_empty(self, name: bytes) -> bool:
+    def _seems_empty(self, name: bytes, attempt: PollAttempt) -> bool:
         state = self._sender.state()
         queue = state.queues.get(name)
+        owner, text, _remember_us = attempt
+        if text and state.received.find(owner, attempt_key(name, text), self._pulls().clock.now_us()):
+            return False
         if queue is None or queue.is_exclusive() or state.poll_limits.throttle or _limits_of(queue).throttle:
             return False
         head_us = queue.head_us()
@@ -214,19 +251,25 @@ class PolledQueues:
             by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
         self._pulls().put_back_numbers(by_queue)
 
-    async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
-        """Hide a message for `hide_s` seconds; return its new tag, None if it is missing or has another tag."""
-        self._check(queue)
-        number = await self._sender.propose(Update(queue, message, tag, _microseconds(hide_s)), 96)
-        return None if number is None else tag_of(number)
+    async def update(
+        self, queue: bytes, message: int, tag: int, hide_s: int, *, keeps_tag: bool = False
+    ) -> tuple[TagState, int]:
+        """Hide a message for `hide_s` seconds if its tag is valid; return the state of the tag, and the tag from now on or 0.
 
-    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        """Delete messages by id and tag; False for those that are missing or have another tag."""
+        That is a new one unless the message `keeps_tag`.
+        """
+        self._check(queue)
+        command = Update(queue, message, tag, _microseconds(hide_s), keeps_tag)
+        found = await self._sender.propose(command, 96)
+        return found.state, tag_of(found.number)
+
+    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[TagState]:
+        """Delete messages by id and tag; return the state of each tag. Those whose tag is valid are deleted."""
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
-        done: list[bool] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
-        return done
+        found: list[TagState] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
+        return found
 
     def _check(self, queue: bytes) -> None:
         if len(queue) > NAME_BYTES_MAX:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from ...core.log.results import TagState
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import plain_body
 from .media import Media, QueuedError, read_object, reply_media
@@ -90,8 +91,9 @@ class MessageRoutes:
         checked(name)
         body = await read_object(request)
         message, tag = _named(body)
-        new_tag = await self._polled.update(name, message, tag, number_of(body, "visibility_timeout_secs", *_SIGNED))
-        if new_tag is None:
+        hide_s = number_of(body, "visibility_timeout_secs", *_SIGNED)
+        state, new_tag = await self._polled.update(name, message, tag, hide_s)
+        if state is not TagState.VALID:
             raise QueuedError(404, "MessageNotFound")
         return reply_media(request).reply({"new_poll_tag": new_tag})
 
@@ -101,9 +103,11 @@ class MessageRoutes:
         body = await read_object(request)
         pairs = [_named(object_of(one, "a message")) for one in list_of(body, "messages")]
         tells = flag_of(body, "report_skipped")
-        done = await self._polled.delete(name, pairs)
+        states = await self._polled.delete(name, pairs)
         skipped = [
-            {"id": message, "poll_tag": tag} for (message, tag), is_done in zip(pairs, done, strict=True) if not is_done
+            {"id": message, "poll_tag": tag}
+            for (message, tag), state in zip(pairs, states, strict=True)
+            if state is not TagState.VALID
         ]
         return reply_media(request).reply({"skipped": skipped} if tells else {})
 

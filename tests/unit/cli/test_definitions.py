@@ -57,6 +57,7 @@ def test_everything_but_format_and_version_may_be_left_out() -> None:
         ({"tokens": [{"name": 1, "role": "read"}]}, "name"),
         ({"tokens": [{"name": "t", "role": "read", "expires_at": "soon"}]}, "expires_at"),
         ({"tokens": [{"name": "t", "role": "read", "secret": "geheim"}]}, "'secret'"),
+        ({"tokens": [{"name": "t", "role": "read", "sqs": 1}]}, "sqs"),
         ({"tokens": [{"name": "t", "role": "read"}] * 2}, "twice"),
     ],
 )

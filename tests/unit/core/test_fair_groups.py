@@ -25,33 +25,6 @@ def push(driver: Driver, *groups: bytes, delay_us: int = -1) -> None:
     driver.do(Op.PUSH_ROWS, Q, rows)
 
 
-# --- ordered groups ---------------------------------------------------------------------------------------------------
-
-
-def test_a_pull_takes_several_messages_of_an_ordered_group(driver: Driver) -> None:
-    driver.set(Q, group_max_in_flight=3)
-    push(driver, *[b"g"] * 5)
-    first = driver.pull(Q, 10)
-    assert len(first) == 3
-    assert driver.pull(Q, 10) == []
-    driver.ack(Q, *numbers(first[:2]))
-    assert driver.pull(Q, 10) == [], "the group waits until all of them are settled"
-    driver.ack(Q, *numbers(first[2:]))
-    assert len(driver.pull(Q, 10)) == 2
-
-
-def test_messages_of_an_ordered_group_that_come_back_keep_their_order(driver: Driver) -> None:
-    driver.set(Q, group_max_in_flight=2)
-    rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, 0, b"", b"g"]] for number in range(4)]
-    driver.do(Op.PUSH_ROWS, Q, rows)
-    first = driver.pull(Q, 10)
-    assert [one[2] for one in first] == [2, 2], "each delivery is charged"
-    driver.do(Op.NACK, Q, [numbers(first)[1]])
-    driver.do(Op.NACK, Q, [numbers(first)[0]])
-    driver.machine = copied(driver.machine)
-    assert bodies(driver.pull(Q, 10)) == [b"0", b"1"]
-
-
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op
+from lmqcluster.core.log.results import TagState
 from lmqcluster.core.queue.message_index import tag_of
 from tests.property.driver import SECOND, Driver, copied
 
@@ -30,18 +31,33 @@ def _poll(driver: Driver, hide_us: int) -> tuple[int, int]:
 @pytest.mark.parametrize("hide_us", [0, 60 * SECOND])
 def test_a_message_that_is_hidden_again_has_another_tag(driver: Driver, hide_us: int) -> None:
     sequence, before = _poll(driver, 60 * SECOND)
-    tag = tag_of(driver.do(Op.UPDATE, Q, sequence, before, hide_us))
-    assert tag != before
-    assert driver.do(Op.UPDATE, Q, sequence, before, hide_us) is None
-    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [False]
-    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [True]
+    state, number = driver.do(Op.UPDATE, Q, sequence, before, hide_us)
+    tag = tag_of(number)
+    assert (state, tag != before) == (TagState.VALID, True)
+    assert driver.do(Op.UPDATE, Q, sequence, before, hide_us) == (TagState.OUTDATED, 0)
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [TagState.OUTDATED]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [TagState.VALID]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [TagState.GONE]
+
+
+@pytest.mark.parametrize("hide_us", [0, 60 * SECOND])
+@pytest.mark.parametrize("late_s", [0, 90])
+def test_a_message_that_is_hidden_again_can_keep_its_tag(driver: Driver, hide_us: int, late_s: int) -> None:
+    sequence, tag = _poll(driver, 60 * SECOND)
+    for _ in range(2):
+        driver.wait(late_s)
+        state, number = driver.do(Op.UPDATE, Q, sequence, tag, hide_us, True)
+        assert (state, tag_of(number)) == (TagState.VALID, tag)
+    assert (driver.do(Op.POLL, Q, 1, SECOND, False, False) == []) is (hide_us > 0)
+    state = TagState.VALID if hide_us > 0 else TagState.OUTDATED
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [state]
 
 
 def test_the_tag_of_an_earlier_delivery_is_invalid(driver: Driver) -> None:
     sequence, before = _poll(driver, 0)
     assert _poll(driver, 0) == (sequence, before + 1)
-    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [False]
-    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before + 1)]) == [True]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [TagState.OUTDATED]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before + 1)]) == [TagState.VALID]
 
 
 @pytest.mark.parametrize("name", [Q, b""])

@@ -28,7 +28,7 @@ def test_a_token_is_kept_with_log_time() -> None:
     )
     root, worker = driver.machine.state.tokens
     assert (root.name, root.role, root.expires_us) == (b"root", Role.ADMIN, 0)
-    assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND, b"w")
+    assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND, b"w", b"")
 
 
 def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> None:
@@ -39,6 +39,17 @@ def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> No
     assert admin(driver, number=1) == TokenResult.EXISTS
     assert driver.machine.state.tokens.revision == revision
     assert len(driver.machine.state.tokens) == 1
+
+
+def test_a_key_for_the_sqs_port_belongs_to_its_token() -> None:
+    driver = Driver()
+    admin(driver)
+    command = (Op.SET_TOKEN, b"s", digest(1), Role.WRITE, b".*", 0, False, driver.now_us, b"")
+    assert driver.do(*command, digest(2)) == TokenResult.DONE
+    assert driver.do(*command, digest(2)) == TokenResult.DONE
+    assert driver.do(*command, digest(3)) == TokenResult.EXISTS
+    assert driver.do(*command) == TokenResult.EXISTS
+    assert [token.sqs_key for token in driver.machine.state.tokens] == [b"", digest(2)]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +95,8 @@ def test_tokens_are_limited_in_number() -> None:
         ("t", digest(0), 3, b".*", 0, True, 0),
         (b"t", digest(0), 3, b".*", 0, True, 0, b"x" * 101),
         (b"t", digest(0), 3, b".*", 0, True, 0, "principal"),
+        (b"t", digest(0), 3, b".*", 0, True, 0, b"", b"short"),
+        (b"t", digest(0), 3, b".*", 0, True, 0, b"", "key"),
     ],
 )
 def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:
@@ -99,6 +112,8 @@ def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
     assert not any(record[0] == b"tokens" for record in records(driver.machine))
     admin(driver)
     driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False, driver.now_us)
+    driver.do(Op.SET_TOKEN, b"s", digest(2), Role.WRITE, b"^jobs", 0, False, driver.now_us, b"", digest(3))
     restored = copied(driver.machine)
+    assert [token.sqs_key for token in restored.state.tokens] == [b"", digest(3), b""]
     assert list(restored.state.tokens) == list(driver.machine.state.tokens)
     assert records(restored) == records(driver.machine)

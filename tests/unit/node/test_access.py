@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from lmqcluster.core import ApiKeys, Role, Token, Tokens
 from lmqcluster.core.owners.quotas import Quotas
 from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
+from lmqcluster.node.access.sqs_keys import sqs_key
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.ports import Bounds, ConnectionLimiter, ConnectionSlot, Memory
 from lmqcluster.ports.client import WRONG_SECRETS_PER_S, Client
@@ -45,6 +48,23 @@ def connection(client: Client | None = None) -> ConnectionSlot:
 
 def code_of(error: pytest.ExceptionInfo[LmqError]) -> str:
     return error.value.code
+
+
+def test_a_token_for_the_sqs_port_signs_until_it_is_deleted_or_expires() -> None:
+    access = Access(None)
+    signing = Token(b"signer", digest_of(SECRET), Role.WRITE, b"^jobs", 1, 100, b"etl", sqs_key(SECRET))
+    access.follow(tokens(signing, worker()), ApiKeys(), 0)
+    found = access.signer("signer")
+    assert found is not None
+    assert found[0] == base64.urlsafe_b64encode(hmac.digest(SECRET, b"lmqcluster sqs 1", "sha256")).decode()[:43]
+    assert found[1] is access.authenticate(SECRET, connection())
+    assert access.signer("worker") is None
+    access.expire(tokens(signing), 100)
+    assert access.signer("signer") is None
+    assert found[1].is_revoked
+    access.follow(tokens(signing), ApiKeys(), 0)
+    access.follow(tokens(), ApiKeys(), 0)
+    assert access.signer("signer") is None
 
 
 def test_without_tokens_this_machine_may_do_everything() -> None:

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "master", "slave", "anew", "handover", "endings",
 }  # fmt: skip
 # Packages that translate the words of other systems.
-FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
+FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark", "sqs"}
 ORDINARY = {
     "abandon", "all", "any", "api", "begin", "by", "cancel", "change", "claim", "clear", "create", "cut", "defaults", "delete",
     "digest", "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give",

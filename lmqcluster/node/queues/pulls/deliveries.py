@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....core.log.results import Delivered
-from ....core.messages.message import Traits, loaded, message_bytes, traits_of
+from ....core.messages.message import Identity, RichMessage, Traits, identity_of, loaded, message_bytes, traits_of
 from ....wire.ids import ReceiptFormat
 
 __all__ = ["Delivery", "Part", "first_of", "rendered"]
@@ -40,6 +40,7 @@ class Delivery:
         pushed_s: Unix time of the push.
         attributes: packed, empty for none.
         traits: what the producer gave beside body and attributes.
+        identity: facts of it over all queues, with times as Unix times; None unless messages of the queue are polled.
     """
 
     queue: bytes
@@ -54,6 +55,7 @@ class Delivery:
     sequence: int
     pushed_s: float
     traits: Traits
+    identity: Identity | None = None
 
 
 def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], unix_us: UnixTime) -> list[Delivery]:
@@ -82,7 +84,13 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) 
         sequence=message.sequence,
         pushed_s=unix_us(message.pushed_us) / 1e6,
         traits=traits_of(message),
+        identity=_identity(message, unix_us) if isinstance(message, RichMessage) and message.first_us else None,
     )
+
+
+def _identity(message: RichMessage, unix_us: UnixTime) -> Identity:
+    found = identity_of(message)
+    return found._replace(pushed_us=unix_us(found.pushed_us), first_us=unix_us(found.first_us))
 
 
 def first_of(delivered: Sequence[Delivered]) -> tuple[int, int]:

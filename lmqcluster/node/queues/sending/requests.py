@@ -7,12 +7,14 @@ order of arrival, sends them at once and renders the results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ....core.log.commands import (
     Ack,
     Barrier,
     Command,
+    Create,
     Delete,
     EndSession,
     Extend,
@@ -28,7 +30,7 @@ from ....core.log.commands import (
 )
 from ....wire.errors import LmqError
 from ....wire.limits import NAME_BYTES_MAX
-from ....wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from ....wire.properties import AnnotationChanges, Properties, Rules, annotations_bytes, properties_bytes, rules_bytes
 from .times import session_us
 
 if TYPE_CHECKING:
@@ -36,13 +38,14 @@ if TYPE_CHECKING:
     from .push_items import PushItem
 
 __all__ = [
-    "Checks", "Request", "barrier", "check_lock_name", "clear_properties", "delete", "end_session", "lock",
+    "Checks", "Request", "barrier", "check_lock_name", "clear_properties", "create", "delete", "end_session", "lock",
     "open_session",
     "push_plain", "push_rows", "renew_session", "set_defaults", "set_properties", "settle", "unlock",
 ]  # fmt: skip
 
 _SMALL_BYTES = 64
 _NUMBER_BYTES = 12
+_NO_ANNOTATIONS: AnnotationChanges = MappingProxyType({})
 
 
 class Checks(Protocol):
@@ -81,11 +84,17 @@ def push_rows(
     owner: bytes,
     producer: bytes | None = None,
     first: int = 0,
+    *,
+    must_exist: bool = False,
+    attempts: Sequence[bytes] = (),
 ) -> Request:
-    """Store all messages or none; if there is a producer, they have its numbers from `first` on."""
+    """Store all messages or none; if there is a producer, they have its numbers from `first` on.
+
+    `attempts` are none, or one for each message, empty for none; see `PushRows`.
+    """
     rows = [item.row(due_times) for item in items]
-    size = _SMALL_BYTES + sum(item.size_bytes() for item in items)
-    return Request(PushRows(queue, rows, owner, producer, first), size)
+    size = _SMALL_BYTES + sum(item.size_bytes() for item in items) + sum(map(len, attempts)) + len(attempts)
+    return Request(PushRows(queue, rows, owner, producer, first, must_exist, attempts=attempts), size)
 
 
 def settle(command: Ack | Nack | Extend) -> Request:
@@ -96,15 +105,41 @@ def settle(command: Ack | Nack | Extend) -> Request:
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
+def create(
+    queue: bytes,
+    properties: Properties,
+    annotations: AnnotationChanges = _NO_ANNOTATIONS,
+    owner: bytes = b"",
+    *,
+    indexed: bool = False,
+) -> Request:
+    """Create a queue unless it exists; the result is whether it is new."""
+    pairs, texts = [list(pair) for pair in properties], _annotation_rows(annotations)
+    size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
+    return Request(Create(queue, owner, pairs, indexed, texts), size)
+
+
 def delete(queue: bytes) -> Request:
     """Delete a queue."""
     return Request(Delete(queue), _SMALL_BYTES)
 
 
-def set_properties(queue: bytes, properties: Properties, *, only_unset: bool = False) -> Request:
-    """Set some of a queue's own properties; with `only_unset` only those that are not set."""
-    pairs = [list(pair) for pair in properties]
-    return Request(SetProperties(queue, pairs, only_unset), _SMALL_BYTES + properties_bytes(properties))
+def set_properties(
+    queue: bytes,
+    properties: Properties,
+    annotations: AnnotationChanges = _NO_ANNOTATIONS,
+    *,
+    only_unset: bool = False,
+    must_exist: bool = False,
+) -> Request:
+    """Set some of a queue's own properties and annotations; with `only_unset` only those that are not set."""
+    pairs, texts = [list(pair) for pair in properties], _annotation_rows(annotations)
+    size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
+    return Request(SetProperties(queue, pairs, only_unset, annotations=texts, must_exist=must_exist), size)
+
+
+def _annotation_rows(annotations: AnnotationChanges) -> list[list[bytes | None]]:
+    return [[name.encode(), None if text is None else text.encode()] for name, text in annotations.items()]
 
 
 def clear_properties(queue: bytes) -> Request:

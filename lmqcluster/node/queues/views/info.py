@@ -10,7 +10,18 @@ from ....core import Queue
 from ....core.messages.message import content_count
 from ....core.queue.counters import COUNTERS
 
-__all__ = ["QueueInfo", "Rates", "age_s", "busy_groups", "counts_of", "dead_letters", "info_of", "no_rates"]
+__all__ = [
+    "QueueDescription",
+    "QueueInfo",
+    "Rates",
+    "age_s",
+    "busy_groups",
+    "counts_of",
+    "dead_letters",
+    "description_of",
+    "info_of",
+    "no_rates",
+]
 
 Rates = Callable[[bytes], tuple[float, float]]
 """Returns pushes and deliveries per second of a queue, over the last seconds, as seen by this node."""
@@ -23,6 +34,27 @@ def no_rates(_queue: bytes) -> tuple[float, float]:
 
 counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*(f"counters.{name}" for name in COUNTERS))
 """Returns the counters of a queue, in the order of `COUNTERS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDescription:
+    """Annotations and times of a queue.
+
+    Attributes:
+        annotations: texts by name, in the order of the names.
+        created_us, changed_us: when it was created, and when a client last changed its own properties or annotations; in
+            microseconds since 1970.
+    """
+
+    annotations: Mapping[str, str]
+    created_us: int
+    changed_us: int
+
+
+def description_of(queue: Queue, unix_us: Callable[[int], int]) -> QueueDescription:
+    """Return the description of a queue; `unix_us` converts log time."""
+    annotations = dict(sorted(queue.annotations.items()))
+    return QueueDescription(annotations, unix_us(queue.created_us), unix_us(queue.changed_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +128,7 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
 
 def busy_groups(queue: Queue) -> int:
     """Return the number of groups with a message in line or leased."""
-    rich = queue.store.rich
-    if rich is None:
-        return 0
-    return len(rich.current) if rich.fair is None else len(rich.current) + len(rich.fair.groups)
+    return 0 if queue.store.rich is None else queue.store.rich.busy_groups()
 
 
 def dead_letters(queue: Queue) -> int:

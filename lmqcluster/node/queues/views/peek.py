@@ -349,9 +349,5 @@ def _peeked(queue: Queue, row: _Row, now_us: int) -> PeekedMessage:
 
 
 def _is_held(queue: Queue, message: Message) -> bool:
-    """Return whether another message of its group is in line or leased."""
-    if queue.store.rich is None or not isinstance(message, RichMessage) or not message.traits.group:
-        return False
-    return queue.store.rich.current.get(message.traits.group, message.sequence) != message.sequence and (
-        message.due_us == message.ready_us
-    )
+    """Return whether the message waits behind another one of its group."""
+    return queue.store.rich is not None and isinstance(message, RichMessage) and queue.store.rich.is_held(message)

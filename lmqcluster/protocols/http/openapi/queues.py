@@ -71,7 +71,7 @@ def queue_paths() -> Json:
         f"{queue}/properties": {
             "parameters": [NAME],
             "get": operation("getProperties", "Effective properties; the queue need not exist", "Properties"),
-            "patch": operation("setProperties", "Set some properties, keep the others", None, body="Properties"),
+            "patch": operation("setProperties", "Set some properties, keep the others", None, body="PropertyChanges"),
             "delete": operation("clearProperties", "Remove the queue's own properties", None),
         },
         f"{queue}/messages": {

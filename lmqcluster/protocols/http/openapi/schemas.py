@@ -7,6 +7,7 @@ from typing import Any, Final
 from ....core.queue.counters import COUNTERS
 from ....node.config.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
+from ....wire.properties import ANNOTATIONS_MAX
 from .options import ATTRIBUTES, DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
 from .sessions import SESSION_ID, WAIT
 
@@ -51,6 +52,14 @@ _HOOKS: Final[Json] = {
     "additionalProperties": _list(
         {"type": "array", "prefixItems": [_STRING, _list(_STRING)], "items": False, "minItems": 2}
     ),
+}
+_PROPERTIES: Final[Json] = {
+    "accum": {**_NUMBER, "description": "Accumulation window in seconds; 0 is off. `pack` is an alias."},
+    "pack": {**_NUMBER, "deprecated": True},
+    "hooks": _HOOKS,
+    "retry": {"type": "integer", "description": "How often a message is delivered again."},
+    "timeout": {**_NUMBER, "description": "Seconds until a delivered message is delivered again."},
+    **PROPERTIES,
 }
 _QUEUE: Final[Json] = {
     "name": _ref("Content"),
@@ -203,21 +212,18 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Results": _object(
         {"results": _list({**_BOOLEAN, "description": "Whether the id was that of a message under lease."})}
     ),
-    "Properties": _object(
+    "Properties": _object(_PROPERTIES, *_PROPERTIES),
+    "PropertyChanges": _object(
         {
-            "accum": {**_NUMBER, "description": "Accumulation window in seconds; 0 is off. `pack` is an alias."},
-            "pack": {**_NUMBER, "deprecated": True},
-            "hooks": _HOOKS,
-            "retry": {"type": "integer", "description": "How often a message is delivered again."},
-            "timeout": {**_NUMBER, "description": "Seconds until a delivered message is delivered again."},
-            **PROPERTIES,
+            **_PROPERTIES,
+            "annotations": {
+                "type": "object",
+                "description": "Annotations to set, all or nothing with the properties; null removes one.",
+                "additionalProperties": {"type": ["string", "null"]},
+            },
         },
-        "accum",
-        "pack",
-        "hooks",
-        "retry",
-        "timeout",
-        *PROPERTIES,
+        *_PROPERTIES,
+        "annotations",
     ),
     "Queue": _object(_QUEUE),
     "QueueDetail": _object(
@@ -238,6 +244,17 @@ SCHEMAS: Final[dict[str, Json]] = {
             },
             "properties": _ref("Properties"),
             "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
+            "annotations": {
+                "type": "object",
+                "maxProperties": ANNOTATIONS_MAX,
+                "description": "Texts that clients keep with the queue.",
+                "additionalProperties": _STRING,
+            },
+            "created_at": {**_NUMBER, "description": "When the queue was created, in seconds since 1970."},
+            "changed_at": {
+                **_NUMBER,
+                "description": "When its own properties or annotations were last set, in seconds since 1970.",
+            },
             "stale": _STALE,
         }
     ),

@@ -43,6 +43,11 @@ TOKEN_SCHEMAS: Final[Json] = {
                 "type": ["string", "null"],
                 "description": "A new principal, or one to share; null: a new one with the name of the token.",
             },
+            "sqs": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether its clients may sign requests to the SQS port.",
+            },
         },
     },
     "TokenSecret": {
@@ -55,6 +60,11 @@ TOKEN_SCHEMAS: Final[Json] = {
             "queues": _QUEUES,
             "principal": _PRINCIPAL,
             "token": {"type": "string", "pattern": "^lmq_[A-Za-z0-9_-]{43}$"},
+            "secret_access_key": {
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]{43}$",
+                "description": "For the SQS port, if the token is for it; the access key ID is the name.",
+            },
         },
     },
     "Tokens": {
@@ -65,7 +75,7 @@ TOKEN_SCHEMAS: Final[Json] = {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["name", "role", "queues", "principal", "created_at", "expires_at", "expired"],
+                    "required": ["name", "role", "queues", "principal", "created_at", "expires_at", "expired", "sqs"],
                     "additionalProperties": False,
                     "properties": {
                         "name": {"type": "string"},
@@ -75,6 +85,7 @@ TOKEN_SCHEMAS: Final[Json] = {
                         "created_at": {"type": "number", "description": "Seconds since 1970."},
                         "expires_at": {"type": ["number", "null"]},
                         "expired": {"type": "boolean"},
+                        "sqs": {"type": "boolean", "description": "Whether it is for the SQS port too."},
                     },
                 },
             }

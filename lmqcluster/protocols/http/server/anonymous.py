@@ -51,7 +51,11 @@ class AnonymousRequests:
 
     def __init__(self, config: NodeConfig) -> None:
         """Take the names of the node from its configuration."""
-        own = (address for address in (config.http, config.queued, config.advertise_raft) if address is not None)
+        own = (
+            address
+            for address in (config.http, config.queued, config.sqs, config.advertise_raft)
+            if address is not None
+        )
         names = (address.host for address in own if not address.is_wildcard)
         self._hosts = frozenset((*(_bracketed(name).lower() for name in names), *config.http_hosts))
         self._known: dict[str, bool] = {}

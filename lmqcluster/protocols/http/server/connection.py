@@ -26,7 +26,7 @@ from ....wire.errors import forget_frames
 from .error_reply import REQUEST_LINE_BYTES_MAX, HeadTooLargeError
 from .requests.framing import HEAD_BYTES_MAX, Framing
 
-__all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "Connection", "ErrorReply"]
+__all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "IDLE_S", "Connection", "ErrorReply"]
 
 BEGINNING: Final = b"HTTP/1.1 "
 """First bytes of every answer."""
@@ -36,6 +36,7 @@ HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
 HEADERS_MAX: Final = 128
 REQUESTS_PER_CONNECTION_MAX: Final = 10_000
 IDLE_S: Final = 5.0
+"""Time in seconds after which an idle connection is closed, unless its port keeps connections longer."""
 LINGER_S: Final = 5.0
 """Time in seconds for which the rest of a refused body is read and dropped, so that the client receives the answer."""
 READ_BUFFER_BYTES: Final = 64 * 1024
@@ -75,17 +76,24 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body", "_error_reply", "_framing", "_head_bytes", "_is_over", "_repeat", "_repetition", "_rest", "_watch",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_repeat", "_repetition",
+        "_rest", "_watch",
         "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "place", "served", "shape",
     )  # fmt: skip
 
     def __init__(
-        self, manager: web.Server, place: ConnectionSlot, error_reply: ErrorReply, *, loop: asyncio.AbstractEventLoop
+        self,
+        manager: web.Server,
+        place: ConnectionSlot,
+        error_reply: ErrorReply,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        idle_s: float = IDLE_S,
     ) -> None:
         super().__init__(
             manager,
             loop=loop,
-            keepalive_timeout=IDLE_S,
+            keepalive_timeout=idle_s,
             access_log=None,  # type: ignore[arg-type]  # without it, aiohttp keeps no access log
             max_line_size=REQUEST_LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
@@ -96,6 +104,8 @@ class Connection(RequestHandler):
             auto_decompress=False,
         )
         self.served = 0
+        self._idle_s = idle_s
+        self._idle_watch: asyncio.TimerHandle | None = None
         self.place = place
         self.is_local = is_loopback(place.address)
         self._error_reply = error_reply
@@ -185,7 +195,7 @@ class Connection(RequestHandler):
         if self.transport is None:
             return
         self.transport.write(content)
-        self._next_keepalive_close_time = self._loop.time() + IDLE_S
+        self._next_keepalive_close_time = self._loop.time() + self._idle_s
         if not stays_open:
             self._is_over = True
             self.transport.close()
@@ -196,8 +206,20 @@ class Connection(RequestHandler):
 
     def _process_keepalive(self) -> None:
         if self._repetition is not None:
-            self._next_keepalive_close_time = self._loop.time() + IDLE_S
+            self._next_keepalive_close_time = self._loop.time() + self._idle_s
         super()._process_keepalive()
+
+    def _watch_idle(self) -> None:
+        """Close the connection early if it is idle and its client is unknown, or if the port has few places left."""
+        self._idle_watch = None
+        if self.transport is None:
+            return
+        is_idle = self._waiter is not None and not self._waiter.done() and self._repetition is None
+        idle_s = self._loop.time() - self._next_keepalive_close_time + self._idle_s
+        if is_idle and idle_s >= IDLE_S and (not self.place.is_known or self.place.is_port_crowded):
+            self.force_close()
+        else:
+            self._idle_watch = self._loop.call_later(IDLE_S, self._watch_idle)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
         """End the connection after the answer to its request, which may take `timeout` seconds."""
@@ -242,6 +264,8 @@ class Connection(RequestHandler):
         super().connection_made(transport)
         cast("asyncio.Transport", transport).set_write_buffer_limits(high=SMALL_BYTES)
         keep_alive(transport)
+        if self._idle_s > IDLE_S:
+            self._idle_watch = self._loop.call_later(IDLE_S, self._watch_idle)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's is asyncio's without a result
         """Return whether the connection stays open to answer the requests of a client that has half-closed it.
@@ -312,6 +336,8 @@ class Connection(RequestHandler):
             watch.cancel()
         if self._repetition is not None:
             self._repetition.cancel()
+        if self._idle_watch is not None:
+            self._idle_watch.cancel()
         self._repeat = None
         # Tasks and unread bodies refer to the connection; dropping them breaks the reference cycles.
         self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True

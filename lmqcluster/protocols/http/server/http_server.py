@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ....ports import ConnectionSlot
 from ....wire.errors import forget_frames
-from .connection import Connection
+from .connection import IDLE_S, Connection
 from .error_reply import refusal_of
 from .replies.reply import Reply
 from .requests.body import REQUEST_S
@@ -26,19 +26,27 @@ class HttpServer(web.Server):
     """Server of one port. Each client gets a `Connection`, each request a `Request`."""
 
     def __init__(
-        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], request_s: float = REQUEST_S
+        self,
+        handler: Callable[[Request], Awaitable[web.StreamResponse]],
+        request_s: float = REQUEST_S,
+        idle_s: float = IDLE_S,
     ) -> None:
-        """Serve with this handler. `request_s` is the time in which a small request must arrive."""
+        """Serve with this handler.
+
+        `request_s` is the time in which a small request must arrive, `idle_s` that for which the connection of a known client
+        may be idle.
+        """
         super().__init__(
             cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
             request_factory=self._new_request,
             handler_cancellation=True,
         )
         self._request_s = request_s
+        self._idle_s = idle_s
 
     def connect(self, place: ConnectionSlot) -> Connection:
         """Return the protocol of a new connection."""
-        return Connection(self, place, _error_reply, loop=self._loop)
+        return Connection(self, place, _error_reply, loop=self._loop, idle_s=self._idle_s)
 
     def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
         return Request(message, payload, protocol, writer, task, self._loop, request_s=self._request_s)

@@ -16,7 +16,7 @@ from ....node.access.tls import handshake
 from ....ports import Listener
 from ....wire.errors import LmqError, forget_frames
 from .anonymous import AnonymousRequests
-from .connection import HEADER_VALUE_BYTES_MAX, Connection
+from .connection import HEADER_VALUE_BYTES_MAX, IDLE_S, Connection
 from .error_reply import REQUEST_LINE_BYTES_MAX
 from .http_server import HttpServer
 from .repeated_requests import NO_ANSWER, RepeatedRequests
@@ -44,9 +44,12 @@ class HttpPort(ABC):
     """Server of HTTP on one port of a node. The router defines the routes.
 
     Attributes:
+        idle_s: how long the connection of a known client may be idle, in seconds.
         router: all routes.
         gate: the limits on the port's connections.
     """
+
+    idle_s: float = IDLE_S
 
     def __init__(
         self, node: Node, host: str, port: int, gate: ConnectionLimiter, protocol: str, router: Router
@@ -88,7 +91,7 @@ class HttpPort(ABC):
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = HttpServer(self._handle, self._request_s)
+        self._server = HttpServer(self._handle, self._request_s, self.idle_s)
         self._listener = Listener(self.gate, self._server.connect, handshake(self._tls), self._front_ends)
         self._port = await self._listener.start(self._host, self._port)
 
@@ -190,13 +193,21 @@ class HttpPort(ABC):
         """Return the path for the log, without the query, which may contain private data."""
         return request.raw_path.partition("?")[0]
 
+    def _code(self, request: Request, status: int) -> str:  # noqa: ARG002 - some ports have other codes than the status
+        """Return the code of an answer in metrics."""
+        return str(status)
+
+    def _logged(self, request: Request) -> dict[str, str]:  # noqa: ARG002 - for ports whose paths do not say it all
+        """Return further fields for the log of requests."""
+        return {}
+
     def _operation(self, request: Request) -> str:
         """Return the name of a request's operation in metrics."""
         method = request.method if request.method in KNOWN_METHODS else "other"
         return f"{method} {request.route or 'unknown'}"
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
-        self._observed.request_done(self._protocol, self._operation(request), str(status), seconds)
+        self._observed.request_done(self._protocol, self._operation(request), self._code(request, status), seconds)
         if self._logs_requests:
             _log.info(
                 "request",
@@ -206,6 +217,7 @@ class HttpPort(ABC):
                 status=status,
                 seconds=round(seconds, 6),
                 client=request.remote,
+                **self._logged(request),
             )
 
     async def _answer(self, request: Request) -> Reply:

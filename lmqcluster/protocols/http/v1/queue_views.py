@@ -68,8 +68,8 @@ class QueueViews:
         """Return one queue: counts, its own and its effective properties."""
         check_name(name)
         stale = await refresh(self._service)
-        info = self._service.queue(name)
-        if info is None:
+        info, described = self._service.queue(name), self._service.description(name)
+        if info is None or described is None:
             raise not_found(name, stale=stale)
         media = reply_media(request)
         properties = shown(sorted(self._service.properties(name).items()))
@@ -85,6 +85,9 @@ class QueueViews:
             "held_back": dict(info.held_back),
             "properties": properties,
             "own_properties": own,
+            "annotations": dict(described.annotations),
+            "created_at": described.created_us / 1e6,
+            "changed_at": described.changed_us / 1e6,
             "stale": stale,
         }
         return marked(media.reply(row), stale=stale)

@@ -10,7 +10,7 @@ from ....node.access.named_queues import check_named_queues
 from ....node.queues.sending.naming import no_queue
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
-from ....wire.properties import parse_properties
+from ....wire.properties import parse_annotations, parse_properties
 from ....wire.trace_context import with_trace
 from ..server.replies.common_replies import no_content
 from ..server.replies.long_list import LongList, reply_with_list
@@ -99,11 +99,13 @@ class QueueRoutes:
         return reply_media(request).reply(shown(sorted(self._service.properties(name).items())))
 
     async def patch(self, request: Request, name: bytes) -> Reply:
-        """Set some properties of a queue."""
+        """Set some properties and annotations of a queue."""
         check_name(name)
-        properties = parse_properties(await read_value(request, HTTP_PROPERTY_BYTES_MAX))
+        given = await read_value(request, HTTP_PROPERTY_BYTES_MAX)
+        annotations = parse_annotations(given.pop("annotations", {}) if isinstance(given, dict) else {})
+        properties = parse_properties(given)
         check_named_queues(request.principal, properties)
-        await self._service.set_properties(name, properties, request.principal.owner)
+        await self._service.set_properties(name, properties, request.principal.owner, annotations=annotations)
         return no_content()
 
     async def clear(self, request: Request, name: bytes) -> Reply:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
+from ....node.access.sqs_keys import secret_access_key, sqs_key
 from ....node.access.tokens import create_token, delete_token, list_tokens
 from ....wire.errors import LmqError
 from ..server.replies.common_replies import no_content
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TokenRoutes"]
 
 _BODY_BYTES_MAX = 64 * 1024
-_FIELDS = {"name", "role", "queues", "lifetime", "principal"}
+_FIELDS = {"name", "role", "queues", "lifetime", "principal", "sqs"}
 
 
 class TokenRoutes:
@@ -61,12 +62,15 @@ class TokenRoutes:
         return reply_media(request).reply(fields)
 
     async def create(self, request: Request) -> Reply:
-        """Create a token. Only this answer ever contains its secret."""
+        """Create a token. Only this answer ever contains its secrets."""
         media = reply_media(request)
-        name, role, queues, lifetime_s, principal = _fields(await read_value(request, _BODY_BYTES_MAX))
-        secret = await create_token(self._node, name, role, queues, lifetime_s, principal)
+        name, role, queues, lifetime_s, principal, sqs = _fields(await read_value(request, _BODY_BYTES_MAX))
+        secret = await create_token(self._node, name, role, queues, lifetime_s, principal, sqs=sqs)
         made = {"name": name, "role": role, "queues": queues, "principal": name if principal is None else principal}
-        return media.reply({**made, "token": secret})
+        made["token"] = secret
+        if sqs:
+            made["secret_access_key"] = secret_access_key(sqs_key(secret.encode()))
+        return media.reply(made)
 
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Delete a token."""
@@ -74,9 +78,9 @@ class TokenRoutes:
         return no_content()
 
 
-def _fields(body: Any) -> tuple[str, str, str, float | None, str | None]:
+def _fields(body: Any) -> tuple[str, str, str, float | None, str | None, bool]:
     if not isinstance(body, dict) or not {"name", "role"} <= body.keys() <= _FIELDS:
-        text = "the body must be an object with name and role, and perhaps queues, lifetime and principal"
+        text = "the body must be an object with name and role, and perhaps queues, lifetime, principal and sqs"
         raise LmqError("bad_request", text)
     name, role, queues = body["name"], body["role"], body.get("queues", ".*")
     if not all(isinstance(value, str) for value in (name, role, queues)):
@@ -87,4 +91,7 @@ def _fields(body: Any) -> tuple[str, str, str, float | None, str | None]:
     principal = body.get("principal")
     if principal is not None and not isinstance(principal, str):
         raise LmqError("bad_request", "principal must be a text, or null for a principal of the token's own")
-    return name, role, queues, lifetime_s, principal
+    sqs = body.get("sqs", False)
+    if not isinstance(sqs, bool):
+        raise LmqError("bad_request", "sqs must be true or false")
+    return name, role, queues, lifetime_s, principal, sqs

@@ -245,7 +245,7 @@ def _details(messages: list[Message]) -> dict[str, Any]:
         "priority": [one.priority for one in traits],
         "group": [one.group or None for one in traits],
         "label": [one.label or None for one in traits],
-        "origin": [None if one.origin is None else list(one.origin) for one in traits],
+        "origin": [None if one.origin is None else list(one.origin[:-1]) for one in traits],
         "expires": [one.expires_us or None for one in traits],
     }
 

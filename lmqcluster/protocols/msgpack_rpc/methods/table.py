@@ -9,7 +9,7 @@ from ....node.queues.sending import requests
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import pack
 from ....wire.limits import NAME_BYTES_MAX
-from ....wire.properties import Rules, parse_properties, parse_rules
+from ....wire.properties import Rules, parse_annotations, parse_properties, parse_rules
 from ..connection.connection import Connection, Handler
 from ..values import replies
 from ..values.arguments import arity, text
@@ -29,7 +29,7 @@ __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
-_UPDATE_OPTIONS = frozenset((b"only_unset",))
+_UPDATE_OPTIONS = frozenset((b"only_unset", b"annotations"))
 
 
 def _producer(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -51,9 +51,11 @@ def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``update_props(name[, properties[, {only_unset}]])``."""
+    """``update_props(name[, properties[, {only_unset, annotations}]])``."""
     arity(arguments, 1, 3)
-    only_unset = len(arguments) == 3 and flag_of(given(arguments[2], _UPDATE_OPTIONS), b"only_unset")
+    options = given(arguments[2], _UPDATE_OPTIONS) if len(arguments) == 3 else {}
+    only_unset = flag_of(options, b"only_unset")
+    annotations = parse_annotations(options.get(b"annotations", {}))
     name = text(arguments[0])
     connection.service.sender.check_name(name, connection.kept_for())
     connection.service.sender.check_room()
@@ -61,8 +63,8 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
         raise LmqError("bad_arguments", "properties must be a map, not a list")
     properties = parse_properties(arguments[1]) if len(arguments) >= 2 else []
     check_named_queues(connection.known_principal(), properties)
-    if properties or only_unset:
-        request = requests.set_properties(name, properties, only_unset=only_unset)
+    if properties or only_unset or annotations:
+        request = requests.set_properties(name, properties, annotations, only_unset=only_unset)
         propose(connection, msgid, request, say_ok)
     else:
         propose(connection, msgid, requests.clear_properties(name), say_ok)

@@ -165,7 +165,7 @@ class DeliveryEncoder:
         if traits.group:
             found += [pack("group"), pack_raw(traits.group)]
         if traits.origin is not None:
-            queue, reason, _at_us, deliveries, sequence, _pushed_us = traits.origin
+            queue, reason, _at_us, deliveries, sequence, *_ = traits.origin
             origin = {"queue": queue, "reason": reason, "deliveries": deliveries, "sequence": sequence}
             found += [pack("origin"), pack(origin)]
         return found

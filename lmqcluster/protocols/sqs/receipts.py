@@ -1,0 +1,87 @@
+"""Receipt handles and ids of messages.
+
+A receipt handle names a message of a queue, the tag of its delivery and the time of that. The check value makes handles of
+other queues, and of the cluster before a restore, invalid.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from ...wire.ids import ReceiptFormat
+from .errors import INVALID_RECEIPT, SqsError, missing
+
+__all__ = ["Receipt", "Receipts"]
+
+_LAYOUT: Final = struct.Struct(">B4sQII")
+_VERSION: Final = 1
+_CHECK_BYTES: Final = 4
+_SALT_BYTES: Final = 10
+_HANDLE_CHARACTERS_MAX: Final = 1024
+
+
+class Receipt(NamedTuple):
+    """A delivery that a client names.
+
+    Attributes:
+        message: sequence of the message.
+        tag: tag of the delivery.
+        received_s: Unix time of the delivery in whole seconds.
+    """
+
+    message: int
+    tag: int
+    received_s: int
+
+
+class Receipts:
+    """Makes and reads receipt handles, and makes ids of messages.
+
+    Args:
+        receipts: returns the format of ids in this cluster life; raises ``no_leader``.
+    """
+
+    def __init__(self, receipts: Callable[[], ReceiptFormat]) -> None:
+        self._receipts = receipts
+        self._made_for = b""
+        self._ids: ReceiptFormat | None = None
+
+    def message_id(self, sequence: int) -> str:
+        """Return the id of the message whose first push had this sequence: a UUID."""
+        salt = self._receipts().salt
+        if self._ids is None or self._made_for != salt:
+            own = blake2b(b"messages", key=salt, digest_size=_SALT_BYTES).digest()
+            self._ids, self._made_for = ReceiptFormat(own), salt
+        return self._ids.format(sequence).decode("ascii")
+
+    def handle(self, queue: bytes, receipt: Receipt) -> str:
+        """Return the receipt handle of a delivery."""
+        packed = _LAYOUT.pack(_VERSION, self._check(queue), *receipt)
+        return base64.urlsafe_b64encode(packed).decode("ascii")
+
+    def parse(self, queue: bytes, handle: str | None) -> Receipt:
+        """Return the delivery that a receipt handle names.
+
+        Raises:
+            SqsError: ``MissingParameter``, ``ReceiptHandleIsInvalid``.
+        """
+        if not handle:
+            raise missing("ReceiptHandle")
+        try:
+            packed = base64.b64decode(handle, b"-_", validate=True) if len(handle) <= _HANDLE_CHARACTERS_MAX else b""
+            version, check, *receipt = _LAYOUT.unpack(packed)
+        except (binascii.Error, ValueError, struct.error):
+            version, check, receipt = 0, b"", []
+        # A message that was never delivered has the tag 0.
+        if version != _VERSION or check != self._check(queue) or not receipt[1]:
+            shown = handle[:_HANDLE_CHARACTERS_MAX]
+            raise SqsError(INVALID_RECEIPT, f'The input receipt handle "{shown}" is not a valid receipt handle.')
+        return Receipt(*receipt)
+
+    def _check(self, queue: bytes) -> bytes:
+        return blake2b(queue, key=self._receipts().salt, digest_size=_CHECK_BYTES).digest()
