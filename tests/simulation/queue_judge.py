@@ -180,10 +180,9 @@ class QueueJudge:
     def _pulled(self, queue: bytes, lease_us: int, settles: bool, delivered: list[Any]) -> None:
         copies = self._copies
         taken: list[Copy] = []
-        for copy in [
-            each for each in copies.waiting(queue) if each.due_us <= copies.now_us and copies.is_used_up(each)
-        ]:
-            copies.give_up(copy, b"dead_letter_queue")
+        for used_up in filter(copies.is_used_up, copies.waiting(queue)):
+            if used_up.due_us <= copies.now_us:
+                copies.give_up(used_up, b"dead_letter_queue")
         for _queue, delivery, remaining, message in delivered:
             number = number_of(body_of(message.content))
             if delivery in self._deliveries:
