@@ -114,9 +114,13 @@ def create(
     indexed: bool = False,
 ) -> Request:
     """Create a queue unless it exists; the result is whether it is new."""
-    pairs, texts = [list(pair) for pair in properties], [list(pair) for pair in annotations.items()]
+    pairs, texts = [list(pair) for pair in properties], _rows(annotations)
     size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
     return Request(Create(queue, owner, pairs, indexed, texts), size)
+
+
+def _rows(annotations: AnnotationChanges) -> list[list[bytes | None]]:
+    return [[name.encode(), None if text is None else text.encode()] for name, text in annotations.items()]
 
 
 def delete(queue: bytes) -> Request:
@@ -133,7 +137,7 @@ def set_properties(
     must_exist: bool = False,
 ) -> Request:
     """Set some of a queue's own properties and annotations; with `only_unset` only those that are not set."""
-    pairs, texts = [list(pair) for pair in properties], [list(pair) for pair in annotations.items()]
+    pairs, texts = [list(pair) for pair in properties], _rows(annotations)
     size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
     return Request(SetProperties(queue, pairs, only_unset, annotations=texts, must_exist=must_exist), size)
 
