@@ -24,8 +24,8 @@ _LONG_FILES = ("spark", "simulation", "drills", "property")
 
 _EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
 _UNIT_LIMIT_S = 300.0
-_LIMIT_S = 1_200.0
-"""A test that takes longer hangs, fixtures included; on a busy machine the slowest ones take a tenth of these."""
+_LIMIT_S = 600.0
+"""A test that takes longer hangs, fixtures included; on a busy machine the slowest ones take a fifth of these."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

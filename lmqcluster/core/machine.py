@@ -9,6 +9,7 @@ from .applied import Applied
 from .command_copies import copies_of
 from .handlers.bulk import BulkCommands
 from .handlers.cluster import ClusterCommands
+from .handlers.move_tasks import MoveTaskCommands
 from .handlers.polls import PollCommands
 from .handlers.pull import PullCommands
 from .handlers.push import PushCommands
@@ -87,7 +88,7 @@ class Machine:
         }
 
     def _queue_handlers(self, polls: PollCommands) -> _Handlers:
-        queues, bulk = QueueCommands(self.state), BulkCommands(self.state)
+        queues, bulk, tasks = QueueCommands(self.state), BulkCommands(self.state), MoveTaskCommands(self.state)
         return {
             Op.CREATE: queues.create,
             Op.DELETE: queues.delete,
@@ -98,6 +99,8 @@ class Machine:
             Op.PURGE: bulk.purge,
             Op.MOVE: bulk.move,
             Op.REDRIVE: bulk.redrive,
+            Op.START_MOVE_TASK: tasks.start,
+            Op.CANCEL_MOVE_TASK: tasks.cancel,
             Op.SET_POLL_LIMITS: polls.set_limits,
         }
 

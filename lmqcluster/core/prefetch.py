@@ -37,6 +37,7 @@ def pages_ahead(state: State, now_us: int, commands: list[Encoded]) -> list[byte
     if not (pager.sparse or pager.paged_messages or pager.paged_body_bytes):
         return []
     touches = [touch for command in commands for touch in _touches_of(command)]
+    touches += state.move_tasks.touches(now_us)
     touches += [Tail(queue, 1) for queue in state.schedules.upcoming(now_us, STEPS_MAX)]
     found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
     if pager.paged_messages:

@@ -32,6 +32,8 @@ class ScheduleUpkeep:
 
     def __init__(self) -> None:
         self._under_way: set[int] = set()
+        # Definitions, by serial number, whose due times this node cannot compute.
+        self._unknown: set[int] = set()
         self._reported_s = float("-inf")
 
     def begin(self, replica: Replica, proposer: Proposer) -> None:
@@ -73,13 +75,13 @@ class ScheduleUpkeep:
             return False
         now_us, end_s = replica.clock.now_us() + schedules.ahead_us, time.perf_counter() + SUPPLY_S
         rows: list[Any] = []
-        for name in islice(schedules.hungry, SUPPLIES_MAX):
-            schedule = schedules.find(name)
-            if schedule is not None:
-                try:
-                    rows.append(supply_of(schedule, now_us))
-                except LmqError as exc:
-                    log.warning("due times cannot be computed", schedule=name, reason=exc.message)
+        hungry = (schedule for name in schedules.hungry if (schedule := schedules.find(name)) is not None)
+        for schedule in islice((one for one in hungry if one.serial not in self._unknown), SUPPLIES_MAX):
+            try:
+                rows.append(supply_of(schedule, now_us))
+            except LmqError as exc:
+                self._unknown.add(schedule.serial)
+                log.warning("due times cannot be computed", schedule=schedule.name, reason=exc.message)
             if time.perf_counter() > end_s:
                 break
         if rows:

@@ -62,6 +62,7 @@ ERRORS: dict[str, ErrorSpec] = {
     "batch_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription has no such batch"),
     "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "The queue does not exist"),
     "schedule_not_found": ErrorSpec(404, None, 66, False, _NO, "The schedule does not exist"),
+    "task_not_found": ErrorSpec(404, None, 66, False, _NO, "The task does not exist or has ended"),
     "conflict": ErrorSpec(409, None, 65, True, _NO, "The request conflicts with another one in progress"),
     "fenced": ErrorSpec(409, None, 65, False, _NO, "A later consumer has claimed the subscription"),
     "out_of_sequence": ErrorSpec(409, None, 65, False, _NO, "The writer's position is not the next one of its stream"),

@@ -33,6 +33,7 @@ ADVICE: Final = {
     "batch_not_found": "Reserve the epoch before reading it.",
     "queue_not_found": "Check the name. A push creates the queue.",
     "schedule_not_found": "Check the name with `lmq-admin schedule ls`.",
+    "task_not_found": "List the tasks of the queue; one that has ended cannot be cancelled.",
     "conflict": "Wait for the other request to end, then repeat this one, unless the answer has `retryable: false`.",
     "fenced": "Stop. Another consumer has claimed the subscription.",
     "out_of_sequence": "Read the position of the stream with `mark` and continue there.",

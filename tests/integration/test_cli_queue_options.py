@@ -96,6 +96,13 @@ def test_labels(admin: Admin, queue_name: str) -> None:
         done(admin("message", "push", queue_name, content, "--label", "x" if content != "b" else "y"))
     peeked = json.loads(done(admin("message", "peek", queue_name, "--label", "x", "--json")))["messages"]
     assert [message["content"] for message in peeked] == ["a", "c"]
+    done(admin("message", "push", queue_name, "d", "--label", "x", "--attribute", "number:=7"))
+    limited = admin("message", "withdraw", queue_name, "x", "--attribute", "number=7", "--dry-run")
+    assert (
+        done(limited) == f"would remove up to 3 messages with label x and attribute number=7 from queue {queue_name}\n"
+    )
+    limited = admin("message", "withdraw", queue_name, "x", "--attribute", "number:=7", "--yes", "--json")
+    assert json.loads(done(limited)) == {"withdrawn": 1}
     what = f"remove 2 messages with label x from queue {queue_name}"
     assert done(admin("message", "withdraw", queue_name, "x", "--dry-run")) == f"would {what}\n"
     refused = admin("message", "withdraw", queue_name, "x")

@@ -168,7 +168,7 @@ def test_messages_have_attributes(client: Blocking, queue_name: str) -> None:
 )
 def test_wrong_attributes_are_refused(client: Blocking, queue_name: str, attributes: Any, code: str) -> None:
     assert code_of(lambda: client.push(queue_name, "x", attributes=attributes)) == code
-    assert client.pull(queue_name) is None
+    assert client.pull(queue_name, 0) is None
 
 
 def test_peek_shows_all_push_options(client: Blocking, queue_name: str) -> None:
@@ -282,6 +282,11 @@ def test_labels_are_counted_and_withdrawn(client: Blocking, queue_name: str) -> 
     assert code_of(lambda: client.withdraw(f"{queue_name}-none", "x")) == "queue_not_found"
     with pytest.raises(ValueError, match="max must be 1 or more"):
         client.withdraw(queue_name, "x", 0)
+    for content in "12":
+        client.push(queue_name, content, label="x", attributes={"number": int(content)})
+    assert client.withdraw(queue_name, "x", attribute=("number", "2")) == 1
+    assert client.withdraw(queue_name, "x", 5, ("number", "2")) == 0
+    assert client.withdraw(queue_name, "x", 5, ("number", "1")) == 1
 
 
 def test_dead_letters_are_redriven(client: Blocking, queue_name: str) -> None:

@@ -113,10 +113,16 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("finish_epoch", "bad_name"): ["", 0, "r", 0, "0" * 16],
     ("finish_epoch", "bad_request"): ["j", 0, "r", 0, "short"],
     ("finish_epoch", "epoch_conflict"): ["no such job", 0, "r", 0, "0" * 16],
+    ("set_schedule", "bad_name"): ["", QUEUE, 1, {"interval": 1}],
+    ("set_schedule", "bad_request"): ["hourly", QUEUE, 1, {}],
+    **{(f"{verb}_schedule", "bad_name"): [""] for verb in ("pause", "resume", "run", "delete")},
+    **{(f"{verb}_schedule", "schedule_not_found"): [ABSENT] for verb in ("pause", "resume", "run", "delete")},
+    ("run_schedule", "full"): ["hourly"],
+    ("schedule", "bad_name"): [""],
     ("push_marked", "out_of_sequence"): [QUEUE, [1], {"job": "j", "stream": "s", "first": 7}],
 }
-ELSEWHERE = {("auth", "conflict")}
-"""Needs a cluster with tokens: see `test_access`."""
+ELSEWHERE = {("auth", "conflict"), ("set_schedule", "conflict")}
+"""The first needs a cluster with tokens, see `test_access`, the second another client at the same moment."""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +133,7 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
         connection.call("update_props", FULL, {"max_items": 0})
         connection.call("update_props", ROOM_FOR_ONE, {"max_items": 1})
         connection.call("update_props", EXCLUSIVE, {"exclusive": True})
+        connection.call("set_schedule", "hourly", FULL, 1, {"interval": 3600, "start": 1 << 33})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
         connection.call("push", GONE, 1)

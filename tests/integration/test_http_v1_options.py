@@ -320,6 +320,27 @@ def test_labels_are_counted_found_and_withdrawn(api: Api, queue_name: str) -> No
     api.problem(api("POST", f"{path}-none/withdraw", {"label": "x"}), 404, "queue_not_found")
 
 
+def test_an_attribute_limits_what_is_withdrawn(api: Api, queue_name: str) -> None:
+    path = f"/v1/queues/{queue_name}"
+    for number in range(3):
+        push(
+            api, queue_name, f"{number}", label="x", attributes={"kind": "test" if number else "real", "number": number}
+        )
+    push(api, queue_name, "other", label="y", attributes={"kind": "test"})
+    push(api, queue_name, "none", label="x")
+    pull(api, queue_name, max=1)
+    withdraw = f"{path}/withdraw"
+    assert api.ok("POST", withdraw, {"label": "x", "attribute": "kind=real"}) == {"withdrawn": 0}, "it is leased"
+    assert api.ok("POST", withdraw, {"label": "x", "attribute": "number=2"}) == {"withdrawn": 1}
+    push(api, queue_name, "4", label="x", attributes={"kind": "test"})
+    assert api.ok("POST", withdraw, {"label": "x", "attribute": "kind=test", "max": 1}) == {"withdrawn": 1}
+    assert contents(pull(api, queue_name, max=10)) == ["other", "none", "4"]
+    for wrong in ("", "kind", "=test", 1):
+        api.problem(api("POST", withdraw, {"label": "x", "attribute": wrong}), 400, "bad_request")
+    api.problem(api("POST", withdraw, {"attribute": "kind=test"}), 400, "bad_request")
+    api.problem(api("POST", f"{path}-none/withdraw", {"label": "x", "attribute": "kind=test"}), 404, "queue_not_found")
+
+
 def test_dead_letters_are_redriven(api: Api, queue_name: str) -> None:
     dead = f"{queue_name}-dead"
     set_properties(api, queue_name, retry=0, dead_letter_queue=dead)

@@ -313,7 +313,7 @@ ARITIES = {
     "retain_many": {2, 3},
     "release_many": {2, 3},
     "put_back_many": {2, 3},
-    "withdraw": {2, 3},
+    "withdraw": {2, 3, 4},
     "count_labelled": {2},
     "redrive": {1, 2},
     "bind": {2},

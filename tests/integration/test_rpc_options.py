@@ -453,6 +453,8 @@ def test_labels_are_counted_and_withdrawn(rpc: Rpc, queue_name: str) -> None:
         assert is_error(rpc.error(method, queue_name, ""), "bad_request")
         assert rpc.error(method, queue_name, 1) == b"function_clause"
     assert rpc.error("withdraw", queue_name, "x", "1") == b"function_clause"
+    for wrong in ("kind", ["kind"], ["kind", 1], ["kind", b"\xff"]):
+        assert rpc.error("withdraw", queue_name, "x", None, wrong) == b"function_clause"
     assert is_error(rpc.error("withdraw", queue_name, "x", 0), "bad_request")
 
 

@@ -119,7 +119,7 @@ class History:
     def _push(self) -> Command:
         pick, queue, owner = self.random.choice, self._queue(), self.random.choice(_OWNERS)
         bodies = [self._body() for _ in range(self.random.randint(0, 3))]
-        marked = [self._item()[:3] for _ in bodies]
+        marked, rows = [self._item()[:3] for _ in bodies], self._rows()
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
@@ -131,6 +131,7 @@ class History:
             self._in_epochs(owner),
             [Op.END_JOBS, [pick((b"job", b"epochs"))], owner],
             [Op.PUSH_ROWS, queue, self._rows(), owner, None, 0, True],
+            [Op.PUSH_ROWS, queue, rows, owner, None, 0, False, 0, [pick((b"", b"t1", b"t2")) for _ in rows]],
         ]
         return pick(commands)
 
@@ -208,6 +209,7 @@ class History:
         commands: list[Command] = [
             [Op.DELETE, queue],
             [Op.PURGE, queue, pick((0, count))],
+            [Op.PURGE, queue, pick((0, count)), b"", None, True],
             [Op.MOVE, queue, self._queue(), count],
             [Op.SUSPEND, queue, pick((True, False, False))],
             [Op.PURGE, queue, count, pick(_LABELS)],
@@ -283,6 +285,17 @@ class History:
             [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), True],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
+            [
+                Op.POLL,
+                queue,
+                2,
+                pick((SECOND, 60 * SECOND)),
+                False,
+                False,
+                pick(_OWNERS),
+                pick((b"t1", b"t2")),
+                60 * SECOND,
+            ],
             [Op.UPDATE, queue, sequence, tag, hide_us, pick((True, False))],
             [Op.DELETE_POLLED, queue, [[sequence, tag]]],
             [Op.SET_POLL_LIMITS, pick((b"", queue)), switches],

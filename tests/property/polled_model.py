@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, Entry, RichModel, Run
+from .rich_model import REFUSED, REPLAYED, Entry, RichModel
+from .rich_state import Run
 
 DELETE, POLL, PUSH, UPDATE = range(4)
 ENDPOINTS = ("delete", "poll", "push", "update")
@@ -48,6 +49,11 @@ class PolledModel(RichModel):
         self.indexes: dict[bytes, Index] = {}
         self.numbers: dict[int, int] = {}
         self.keys: dict[bytes, bytes] = {}
+        # Attempts of pushes and of polls: owner, queue, attempt, end, and the result.
+        self.sent: list[tuple[bytes, bytes, bytes, int, tuple[int, int]]] = []
+        self.received: list[tuple[bytes, bytes, bytes, int, list[int]]] = []
+        # Deliveries that were returned again.
+        self.again: set[int] = set()
 
     def index(self, name: bytes) -> Index:
         return self.indexes.setdefault(name, Index(since=self.arrivals))
@@ -104,17 +110,54 @@ class PolledModel(RichModel):
         producer: bytes | None = None,
         first: int = 0,
         must_exist: bool = False,
+        _wait_us: int = 0,
+        attempts: tuple[bytes, ...] = (),
     ) -> Any:
         if not must_exist:
             return super().push_rows(name, rows, owner, producer, first)
         whole: list[Any] = []
         for row in rows:
             whole.append([row, None, b"", None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
+        if attempts:
+            whole = [[*row, owner, attempt] if attempt else row for row, attempt in zip(whole, attempts, strict=True)]
         return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole)
 
-    def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
+    def push_row(self, name: bytes, row: list[Any]) -> Any:
+        known = self.tried(name, row)
+        if known is not None:
+            self.queues[name].add("deduplicated")
+            return known[0] | REPLAYED, known[1]
+        result = super().push_row(name, row[:5])
+        if len(row) > 5:
+            self.sent.append((row[5], name, row[6], self.now_us + 60_000_000, result))
+        return result
+
+    def known(self, name: bytes, row: list[Any]) -> tuple[int, int, bytes] | None:
+        known = self.tried(name, row)
+        return super().known(name, row[:5]) if known is None else (*known, row[0])
+
+    def tried(self, name: bytes, row: list[Any]) -> tuple[int, int] | None:
+        """Return the result of the push with the attempt of a row, if it is remembered."""
+        place = (row[5], name, row[6]) if len(row) > 5 else None
+        found = [result for *one, ends_us, result in self.sent if tuple(one) == place and self.now_us < ends_us]
+        return found[-1] if found else None
+
+    def poll(
+        self,
+        name: bytes,
+        count: int,
+        hide_us: int,
+        takes_hidden: bool,
+        is_again: bool,
+        owner: bytes = b"",
+        attempt: bytes = b"",
+        remember_us: int = 0,
+    ) -> Any:
         if self.refuses(name, POLL):
             return REFUSED
+        before = self.polled_before(name, count, hide_us, (owner, name, attempt)) if attempt else []
+        if before:
+            return before
         if not is_again:
             throttles = (self.total, self.index(name))
             if not all(one.has_room(self.now_us) for one in throttles):
@@ -131,7 +174,27 @@ class PolledModel(RichModel):
             entry = next(one for one in self.queues[name].entries if one.number == row[1])
             self.come_back(name, entry, self.now_us + hide_us)
         self.count(name, "empty_poll", not delivered)
+        if attempt and delivered and hide_us > 0:
+            numbers = [one[1] for one in delivered]
+            self.received.append((owner, name, attempt, self.now_us + remember_us, numbers))
         return delivered
+
+    def polled_before(self, name: bytes, count: int, hide_us: int, place: tuple[bytes, bytes, bytes]) -> list[Any]:
+        """Return the deliveries of the poll with this attempt once more, if all are still under lease."""
+        known = [one for one in self.received if one[:3] == place and self.now_us < one[3]]
+        numbers = known[-1][4] if known else []
+        entries = [self.leased(name, number) for number in numbers]
+        if not numbers or None in entries or hide_us <= 0 or self.queues[name].suspended or len(numbers) > count:
+            return []
+        for entry in entries:
+            assert entry is not None
+            entry.due_us = self.now_us + hide_us
+            self.again.add(entry.number)
+        return [self.polled_row(name, entry) for entry in entries if entry is not None]
+
+    def put_back(self, name: bytes, numbers: list[int]) -> Any:
+        done = super().put_back(name, [number for number in numbers if number not in self.again])
+        return None if done is None else [number not in self.again and done.pop(0) for number in numbers]
 
     def deliver(self, name: bytes, entry: Entry) -> Any:
         self.deliveries += 1
@@ -140,6 +203,9 @@ class PolledModel(RichModel):
         entry.delivered += 1
         entry.traits = entry.traits or PLAIN
         entry.first_us = entry.first_us or self.now_us
+        return self.polled_row(name, entry)
+
+    def polled_row(self, name: bytes, entry: Entry) -> Any:
         return (
             name,
             entry.number,

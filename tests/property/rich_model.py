@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from .known_pushes import REMEMBER_US, KnownPushes, place_of
-from .rich_state import Entry, Queue
+from .rich_state import Entry, Queue, Run, grown
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
@@ -22,23 +22,6 @@ Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
-
-
-class Run:
-    """The messages that one pull takes of a group, one right behind the other."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.left = 0
-        self.last: Entry | None = None
-
-    def following(self, queue: Queue) -> Entry | None:
-        return queue.behind(self.last) if self.last is not None and self.left > 0 else None
-
-    def take(self, entry: Entry) -> None:
-        follows = self.last is not None and self.left > 0 and entry.state == "held"
-        self.left = self.left - 1 if follows else self.most - 1
-        self.last = entry
 
 
 class RichModel:
@@ -218,12 +201,8 @@ class RichModel:
         self.place(self.queues[target], new)
 
     def retry_delay(self, queue: Queue, entry: Entry) -> int:
-        delay = float(self.us(queue, "retry_delay", 0))
-        limit = self.us(queue, "retry_delay_max", MAX_US)
-        for _ in range(entry.delivered - 1):
-            if delay < limit:
-                delay *= self.value(queue, "retry_backoff") or 1
-        return min(int(delay), limit)
+        first_us, most_us = self.us(queue, "retry_delay", 0), self.us(queue, "retry_delay_max", MAX_US)
+        return grown(first_us, most_us, self.value(queue, "retry_backoff") or 1, entry.delivered - 1)
 
     # --- push -----------------------------------------------------------------------------------------------------
 
@@ -533,27 +512,27 @@ class RichModel:
             elif place == KEEP:
                 self.come_back(name, entry, entry.ready_us)
             elif place == HEAD:
-                self.come_back(name, entry, min(entry.ready_us, self.front(queue, entry) - 1))
+                self.come_back(name, entry, min(entry.ready_us, queue.front(entry.priority, self.now_us) - 1))
             else:
                 self.come_back(name, entry, self.now_us)
                 self.joins += 1
                 entry.joined, entry.came_back = self.joins, False
         return results
 
-    def front(self, queue: Queue, entry: Entry) -> int:
-        line = [e for e in queue.entries if e.state == "line" and e.priority == entry.priority]
-        return min([e.due_us for e in line] + [self.now_us])
-
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int, label: bytes = b"") -> int | None:
+    def purge(self, name: bytes, limit: int, label: bytes = b"", everything: bool = False) -> int | None:
         if label:
             return self.withdraw(name, label, limit)
         if name not in self.queues:
             return None
         if not limit:
             self.keyed.forget(name)
-        count = 0
+        leased = [e for e in self.queues[name].entries if e.state == "leased" and everything]
+        gone = sorted(leased, key=lambda e: e.number)[: limit or None]
+        for one in gone:
+            self.remove(name, one)
+        count = len(gone)
         while (not limit or count < limit) and (entry := self.next_to_go(name)) is not None:
             self.remove(name, entry)
             count += 1

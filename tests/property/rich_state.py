@@ -1,4 +1,4 @@
-"""The parts of the model of all queue features: messages with traits, and queues with their history."""
+"""The parts of the model of all queue features: messages with traits, queues with their history, runs of groups."""
 
 from __future__ import annotations
 
@@ -74,6 +74,10 @@ class Queue:
                     entry.due_us = now_us
                 entry.state = "held" if place else "line"
 
+    def front(self, priority: int, now_us: int) -> int:
+        """Return the earliest due time of messages in line with this priority."""
+        return min([one.due_us for one in self.entries if one.state == "line" and one.priority == priority] + [now_us])
+
     def behind(self, entry: Entry) -> Entry | None:
         """Return the message of the group that may follow this one, which is in flight."""
         members = self.members(entry.group) if entry.group else [entry]
@@ -82,3 +86,29 @@ class Queue:
 
     def add(self, counter: str, count: int = 1) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + count
+
+
+def grown(delay_us: int, most_us: int, factor: float, times: int) -> int:
+    """Return a delay that has grown several times."""
+    delay = float(delay_us)
+    for _ in range(times):
+        if delay < most_us:
+            delay *= factor
+    return min(int(delay), most_us)
+
+
+class Run:
+    """The messages that one pull takes of a group, one right behind the other."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.left = 0
+        self.last: Entry | None = None
+
+    def following(self, queue: Queue) -> Entry | None:
+        return queue.behind(self.last) if self.last is not None and self.left > 0 else None
+
+    def take(self, entry: Entry) -> None:
+        follows = self.last is not None and self.left > 0 and entry.state == "held"
+        self.left = self.left - 1 if follows else self.most - 1
+        self.last = entry

@@ -117,6 +117,16 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
             op, *more = settle
             self._batch(0, [[op, b"d", [max(0, last - age)], *more], [Op.PULL, b"d", 1]])
 
+    @rule(rows=GROUPED, back=st.lists(st.integers(0, 2), unique=True, max_size=3), count=COUNTS)
+    def a_batch_meets_a_group_that_comes_back_in_part(self, rows: list[Any], back: list[int], count: int) -> None:
+        rows = [[*row[:4], [-1, 0, 0, 0, b"", b"g"]] for row in rows * 4]
+        own = [[b"retry", 9], [b"retry_delay", None], [b"max_age", None], [b"max_deliveries", None]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH_ROWS, b"d", rows]])
+        self._batch(0, [[Op.RESERVE, b"s", self._next_epoch(), b"d", True, 3, 60 * SECOND]])
+        last = self.model.deliveries
+        self._batch(0, [[Op.NACK, b"d", [last - age]] for age in back])
+        self._batch(0, [[Op.RESERVE, b"s", self._next_epoch(), b"d", True, count, 60 * SECOND]] * 2)
+
     @rule(rows=GROUPED, count=st.integers(1, 3), step_us=STEPS_US)
     def a_batch_is_abandoned(self, rows: list[Any], count: int, step_us: int) -> None:
         self._batch(0, [[Op.DELETE, b"e"], [Op.PUSH_ROWS, b"e", rows], [Op.PUSH, b"e", None, [b"x"], None, 0]])

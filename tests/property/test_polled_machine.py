@@ -16,7 +16,7 @@ from lmqcluster.core import Op
 from lmqcluster.core.queue.limits import POLL_COUNTERS
 from lmqcluster.core.queue.message_index import tag_of
 
-from .driver import SECOND
+from .driver import SECOND, UNDO
 from .polled_model import PolledModel
 from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STEPS_US, RichMachineAgainstModel, _command
 
@@ -28,7 +28,12 @@ NAMED = st.tuples(st.integers(0, 6), st.sampled_from(["present", "present", "pre
 SWITCHES = st.lists(st.sampled_from([None, False, False, True]), min_size=4, max_size=4)
 WINDOWS_US = st.sampled_from([1, SECOND, 60 * SECOND])
 THROTTLES = st.tuples(st.sampled_from([None, 0, 1, 3]), WINDOWS_US).map(list)
-POLL = _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans())
+ATTEMPTS = st.sampled_from([b"", b"1", b"2"])
+POLL = st.one_of(
+    _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans()),
+    _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans(),
+             st.sampled_from([b"", b"o"]), ATTEMPTS, st.sampled_from([SECOND, 300 * SECOND])),
+)  # fmt: skip
 NAME = st.one_of(
     _command(Op.UPDATE, QUEUES, NAMED, HIDE_US),
     _command(Op.UPDATE, QUEUES, NAMED, HIDE_US, st.booleans()),
@@ -41,6 +46,16 @@ LIMIT = st.one_of(
     _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.none()),
 )
 PUT = st.one_of(
+    st.integers(1, 3).flatmap(
+        lambda count: _command(
+            Op.PUSH_ROWS,
+            QUEUES,
+            st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=count, max_size=count),
+            st.sampled_from([b"", b"o"]),
+            *map(st.just, (None, 0, True, 0)),
+            st.lists(ATTEMPTS, min_size=count, max_size=count),
+        )
+    ),
     _command(
         Op.PUSH_ROWS,
         QUEUES,
@@ -130,6 +145,22 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         row = [b"x", None, b"", None, [SECOND, 0, 0, 0, b"", b"g"]]
         self._batch(0, [[Op.CREATE, b"c", b"", [], True], [Op.PUSH_ROWS, b"c", [row, row], b"", None, 0, True]])
         self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
+
+    @rule(
+        late_us=STEPS_US,
+        attempts=st.lists(st.sampled_from([b"1", b"1", b"2"]), min_size=1, max_size=3),
+        between=st.lists(NAME | SETTLE | PULL, max_size=2),
+        restarts=st.booleans(),
+    )
+    def a_poll_is_repeated(self, late_us: int, attempts: list[bytes], between: list[list[Any]], restarts: bool) -> None:
+        row = [b"x", None, b"", None, [0, 0, 0, 0, b"", b""]]
+        self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH_ROWS, b"d", [row] * 2, b"", None, 0, True]])
+        for attempt in (b"1", *attempts):
+            self._one_by_one(0, between)
+            self._batch(late_us, [[Op.POLL, b"d", 2, 2 * SECOND, False, True, b"", attempt, 60 * SECOND]])
+            if restarts:
+                self.restart_from_a_snapshot("replica")
+        self._batch(0, [[Op.NACK, b"d", [0, 1], *UNDO]])
 
     def _resolved(self, command: list[Any]) -> list[Any]:
         op, *arguments = command

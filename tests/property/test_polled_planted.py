@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core.messages.message import Identity
+from lmqcluster.core.messages.message import Identity, RichMessage
 from lmqcluster.core.queue.limits import PollLimits
 from lmqcluster.core.queue.message_index import MessageIndex
 from lmqcluster.core.queue.queue import Queue
@@ -87,7 +87,8 @@ def first_deliveries_forgotten(patch: pytest.MonkeyPatch) -> None:
 
     def delivered(lines: RichLines, messages: Any, number: int, now_us: int) -> None:
         for message in messages:
-            message.first_us = 0
+            if isinstance(message, RichMessage):
+                message.first_us = 0
         original(lines, messages, number, now_us)
 
     patch.setattr(RichLines, "delivered", delivered)

@@ -119,7 +119,7 @@ class QueueJudge:
                 self._expect("binding", result, not is_bound)
                 copies.bound.add((queue, target))
         elif op == Op.PURGE:
-            label = b"".join(arguments[1:])
+            label = b"".join(arguments[1:2])
             found = [copy for copy in copies.waiting(queue) if not label or copy.label == label]
             self._expect("removed", result or 0, len(found))
             for copy in found:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Simulation", "simulate"]
 
 PROBE_LIMIT_S = 10.0
-SETTLE_STEP_S = 1.0
+SETTLE_STEP_S = 0.7
+"""No multiple of it is near the intervals of schedules, so that some steps end while none is due."""
 
 
 @dataclass(frozen=True)

@@ -225,9 +225,20 @@ def message_extend(target: Target, name: str, ids: tuple[str, ...], lease: float
 @click.option(
     "--max", "count", type=click.IntRange(1), help="Maximum number of messages, the oldest first. [default: all]"
 )
+@click.option(
+    "--attribute", type=NAMED_VALUE, metavar="NAME=VALUE", help="Only messages that also have this attribute."
+)
 @destructive_options
 @target_options
-def message_withdraw(target: Target, name: str, label: str, count: int | None, yes: bool, dry_run: bool) -> None:
+def message_withdraw(
+    target: Target,
+    name: str,
+    label: str,
+    count: int | None,
+    attribute: tuple[str, Any] | None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
     """Remove waiting messages with this LABEL. Leased messages are kept.
 
     \b
@@ -236,9 +247,13 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
     """
     query = urllib.parse.urlencode({"label": label.encode(errors="surrogateescape")})
     waiting = target.api.get(f"{_path(name)}/labels?{query}")["count"]
-    most = waiting if count is None else min(count, waiting)
-    if confirm(f"remove {plural(most, 'message')} with label {label} from queue {name}", yes=yes, dry_run=dry_run):
-        request: dict[str, Any] = {"label": label} if count is None else {"label": label, "max": count}
+    most = plural(waiting if count is None else min(count, waiting), "message")
+    request: dict[str, Any] = {"label": label} if count is None else {"label": label, "max": count}
+    what = f"remove {most} with label {label}"
+    if attribute is not None:
+        request["attribute"] = filter_text(attribute)
+        what = f"remove up to {most} with label {label} and attribute {filter_text(attribute)}"
+    if confirm(f"{what} from queue {name}", yes=yes, dry_run=dry_run):
         answer = target.api.post(f"{_path(name)}/withdraw", request, timeout_s=BULK_TIMEOUT_S)
         target.print_result(
             answer, f"{plural(answer['withdrawn'], 'message was', 'messages were')} removed from queue {name}."

@@ -549,7 +549,13 @@ class AsyncClient:
         arguments = [name_bytes(queue), name_bytes(to), *_limit(max)]
         return self._calls.call(NonRepeatableCall, request_body(b"move", arguments), int)
 
-    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> Future[int]:  # noqa: A002
+    def withdraw(
+        self,
+        queue: Name,
+        label: Name,
+        max: int | None = None,  # noqa: A002
+        attribute: tuple[str, str] | None = None,
+    ) -> Future[int]:
         """Remove messages with a label that are not leased.
 
         The call is idempotent. If the client retries it after a lost connection, the result counts only the last attempt.
@@ -558,6 +564,7 @@ class AsyncClient:
             queue: name of the queue.
             label: label from the push.
             max: maximum number of messages to remove; None = all.
+            attribute: only messages that also have an attribute of this name whose text is the second string, see `peek`.
 
         Returns:
             Awaited: number of removed messages.
@@ -565,7 +572,9 @@ class AsyncClient:
         Raises:
             LmqError: awaited: ``queue_not_found``, ``bad_request``.
         """
-        arguments = [name_bytes(queue), name_bytes(label), *_limit(max)]
+        arguments: list[Any] = [name_bytes(queue), name_bytes(label), *_limit(max)]
+        if attribute is not None:
+            arguments = [*arguments[:2], max, attribute]
         return self._calls.call(Call, request_body(b"withdraw", arguments), int)
 
     def count_labelled(self, queue: Name, label: Name) -> Future[int]:

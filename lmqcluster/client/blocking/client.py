@@ -240,9 +240,11 @@ class Client:
         """Move messages that can be pulled now to the end of another queue, in their order; see `AsyncClient.move`."""
         return self._run(lambda: self._client.move(queue, to, max))
 
-    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:
+    def withdraw(
+        self, queue: Name, label: Name, max: int | None = None, attribute: tuple[str, str] | None = None
+    ) -> int:
         """Remove messages with a label that are not leased; see `AsyncClient.withdraw`."""
-        return self._run(lambda: self._client.withdraw(queue, label, max))
+        return self._run(lambda: self._client.withdraw(queue, label, max, attribute))
 
     def count_labelled(self, queue: Name, label: Name) -> int:
         """Count the messages with a label that are not leased; see `AsyncClient.count_labelled`."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from ..log import commands as log
-from ..messages.message import RichMessage
+from ..routing.moving import move_to, returnable, send_back
 from ..state.state import State
 from .checks import STEP_MAX, check_limit, checked_text
 
@@ -21,19 +19,24 @@ class BulkCommands:
     def purge(self, command: log.Purge) -> int | None:
         """Remove messages that are not leased: those with a label in the order of arrival, others in that of delivery.
 
-        Without a limit, the queue's exact keys are forgotten.
+        Without a limit, the queue's exact keys are forgotten. With `everything`, leased messages are removed before
+        the others, as if they were acknowledged.
 
         Raises:
             ValueError: a field is out of range.
         """
-        limit, label = command.limit, checked_text(command.label)
+        limit, label, sequences = command.limit, checked_text(command.label), command.sequences
         if limit != 0 or label:
             check_limit(limit)
+        if sequences is not None and not (label and len(sequences) <= limit and all(type(n) is int for n in sequences)):
+            raise ValueError("sequences are at most `limit` integers, beside a label")
+        if {type(command.everything)} != {bool} or (command.everything and label):
+            raise ValueError("a purge of everything is true or false, and has no label")
         state, queue = self._state, self._state.existing(command.queue)
         if queue is None:
             return None
         if label:
-            found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit)
+            found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit, sequences)
             queue.remove(found, state.now_us)
             queue.counters.withdrawn_total += len(found)
             return len(found)
@@ -41,7 +44,11 @@ class BulkCommands:
         if not limit:
             purged = queue.clear_line()
             state.forget_keys(queue.name)
-        purged += len(queue.withdraw(state.now_us, limit or STEP_MAX, also_delayed=True))
+        left = limit or STEP_MAX
+        if command.everything:
+            leased = queue.remove_leased(state.now_us, left)
+            purged, left = purged + leased, left - leased
+        purged += len(queue.withdraw(state.now_us, left, also_delayed=True))
         queue.counters.purged_total += purged
         return purged
 
@@ -61,12 +68,7 @@ class BulkCommands:
         target = state.queue(command.target)
         if target is queue:
             raise ValueError("a queue cannot be moved to itself")
-        messages = queue.withdraw(state.now_us, command.limit, also_delayed=False)
-        queue.counters.moved_out_total += len(messages)
-        target.append(state.now_us, state.last_sequence + 1, messages)
-        state.last_sequence += len(messages)
-        state.note_due(target)
-        return len(messages)
+        return move_to(state, queue, target, command.limit)
 
     def redrive(self, command: log.Redrive) -> int | None:
         """Send messages that the cluster has moved here back, or elsewhere.
@@ -86,19 +88,7 @@ class BulkCommands:
         queue = state.existing(command.queue)
         if queue is None:
             return None
-        found = [] if queue.store.rich is None else queue.store.rich.moved(checked_text(command.label), limit)
-        if sources is not None:
-            found = list(takewhile(lambda message: _source(message) in sources, found))
+        found = returnable(queue, checked_text(command.label), limit, sources)
         if target:
             state.queue(target)
-        queue.remove(found, state.now_us)
-        queue.counters.moved_out_total += len(found)
-        for message in found:
-            state.exits.send(queue, message, target or _source(message))
-        return len(found)
-
-
-def _source(message: RichMessage) -> bytes:
-    """Return the queue from which the cluster has moved a message."""
-    assert message.traits.origin is not None  # noqa: S101 - for the type checker
-    return message.traits.origin.queue
+        return send_back(state, state.exits, queue, found, target)

@@ -65,8 +65,9 @@ class ClusterCommands:
             *(state.quotas.total(kind) for kind in Kind),
         )
         digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
-        for line in state.schedules.sample(int.from_bytes(token, "big")):
-            digest.update(line.encode())
+        for table in (state.schedules, state.sent, state.received, state.move_tasks):
+            for line in table.sample(int.from_bytes(token, "big")):
+                digest.update(line.encode())
         for text in part_of_contents(state, int.from_bytes(token, "big")):
             digest.update(text)
         return digest.digest()

@@ -5,14 +5,20 @@ None of them creates a queue. A queue without an index gets it with the first of
 
 from __future__ import annotations
 
+from ..dedup.attempts import attempt_key
 from ..log import commands as log
 from ..log.results import Delivered, RefusedError, TagState, Updated, shown
+from ..owners.quotas import checked_owner
 from ..queue.limits import Endpoint, PollLimits
 from ..queue.options import TIME_US_MAX
 from ..queue.queue import PASSES_MAX, Queue
 from ..state.state import State
+from .checks import checked_time
 
-__all__ = ["PollCommands"]
+__all__ = ["REMEMBERED_US_MAX", "PollCommands"]
+
+REMEMBERED_US_MAX = 300 * 1_000_000
+"""Longest time for which the attempt of a poll is remembered."""
 
 PAIRS_MAX = 10_000
 _INT_MAX = 1 << 64
@@ -73,6 +79,9 @@ class PollCommands:
         state = self._state
         queue = self._open(command.queue, Endpoint.POLL)
         state.deliveries.check_pull(queue)
+        attempt = self._attempt(command)
+        if attempt is not None and (before := self._polled_before(queue, command, attempt)):
+            return before
         if not is_again:
             self._take_turn(queue)
         passed_before = queue.passed_over
@@ -82,7 +91,35 @@ class PollCommands:
             if queue.passed_over - passed_before >= PASSES_MAX:
                 return None
             self._count(queue, "empty_poll")
+        elif attempt is not None and hide_us > 0:
+            ends_us = state.now_us + command.remember_us
+            numbers = tuple(number for _name, number, _remaining, _message in delivered)
+            state.received.remember(command.owner, attempt, numbers, ends_us)
+            state.expiry.at(ends_us)
         return delivered
+
+    def _attempt(self, command: log.Poll) -> bytes | None:
+        """Return the key of a poll's attempt, None if it has none.
+
+        Raises:
+            ValueError: a field is malformed.
+        """
+        if command.attempt == b"":
+            return None
+        if checked_time(command.remember_us) > REMEMBERED_US_MAX:
+            raise ValueError(f"an attempt of a poll is remembered for at most {REMEMBERED_US_MAX} microseconds")
+        checked_owner(command.owner)
+        return attempt_key(command.queue, command.attempt)
+
+    def _polled_before(self, queue: Queue, command: log.Poll, attempt: bytes) -> list[Delivered]:
+        """Return the deliveries of a known poll under the same attempt, hidden again; none if one of them has changed."""
+        state, hide_us = self._state, command.hide_us
+        numbers = state.received.find(command.owner, attempt, state.now_us) or ()
+        if not numbers or hide_us <= 0 or queue.suspended or len(numbers) > command.count:
+            return []
+        if any(queue.live(number, state.now_us) is None for number in numbers):
+            return []
+        return state.deliveries.polled_again(queue, list(numbers), hide_us)
 
     def _take_turn(self, queue: Queue) -> None:
         """Count a poll, unless a throttle refuses it.

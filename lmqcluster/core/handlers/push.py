@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
+from ..dedup.attempts import attempt_key
 from ..log import commands as log
 from ..log.items import Item, checked_item
 from ..log.results import PushFlag
@@ -112,6 +113,8 @@ class PushCommands:
         """
         if command.must_exist:
             self._polls.check_push(command.queue)
+        if command.attempts:
+            return self._push_attempts(command)
         if command.wait_us:
             return self._waiting.push(command)
         owner, name = checked_owner(command.owner), command.queue
@@ -131,6 +134,14 @@ class PushCommands:
 
         return store_once(self._state, numbers, len(rows), store)
 
+    def _push_attempts(self, command: log.PushRows) -> Stored:
+        rows, attempts = checked_rows(command.rows), command.attempts
+        if len(attempts) != len(rows) or command.wait_us or command.producer is not None:
+            raise ValueError("a push has an attempt for each row, and then neither waits nor has numbers")
+        name = command.queue
+        keys = [None if attempt == b"" else attempt_key(name, attempt) for attempt in attempts]
+        return self._plan(self._state.queue(name), rows, checked_owner(command.owner), keys)
+
     def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> Stored:
         """Store bodies with equal options and without content type, attributes and keys: the usual batch, and fast."""
         queue, admission = self._state.queue(name), self._state.admission
@@ -142,10 +153,14 @@ class PushCommands:
         admission = self._state.admission
         if all(item.key is None for item, _ in rows) and admission.takes_all(queue, [item.content for item, _ in rows]):
             return _all_stored(admission.store_all(queue, rows), len(rows))
+        return self._plan(queue, rows, owner, [None] * len(rows))
+
+    def _plan(self, queue: Queue, rows: list[Row], owner: bytes, attempts: list[bytes | None]) -> Stored:
         plan = PushPlan(self._state, owner)
-        for item, push in rows:
-            plan.add(queue, item, push)
-        return [plan.store(queue, item, push) for item, push in rows]
+        tried = list(zip(rows, attempts, strict=True))
+        for (item, push), attempt in tried:
+            plan.add(queue, item, push, attempt)
+        return [plan.store(queue, item, push, attempt) for (item, push), attempt in tried]
 
 
 def _all_stored(first: int, count: int) -> Stored:

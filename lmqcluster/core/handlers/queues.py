@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..log import commands as log
 from ..log.results import RefusedError, shown
 from ..messages.totals import property_bytes
 from ..owners.quotas import Kind, checked_owner
-from ..queue.annotations import annotated, checked_annotations
+from ..queue.annotations import NO_ANNOTATIONS, Annotations, annotated, checked_annotations
 from ..queue.properties import Rule, checked_properties
 from ..state.state import State
 
 __all__ = ["QueueCommands"]
+
+_NOTHING: tuple[bytes, dict[str, Any], Annotations] = (b"", {}, NO_ANNOTATIONS)
+"""Owner, properties and annotations of a queue that does not exist."""
 
 
 class QueueCommands:
@@ -62,18 +67,21 @@ class QueueCommands:
         found = state.existing(name)
         if found is None and command.must_exist:
             raise RefusedError("queue_not_found", f"there is no queue {shown(name)}")
-        owner, own, before = (b"", {}, {}) if found is None else (found.owner, found.own, found.annotations)
+        owner, own, before = _NOTHING if found is None else (found.owner, found.own, found.annotations)
         if command.only_unset:
             checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
             changes = {key: value for key, value in changes.items() if key not in before}
-        annotations = annotated(before, changes)
+        annotations = annotated(before, changes) if changes else before
         more = property_bytes({**own, **dict(checked)}) - property_bytes(own)
-        self._check_property_bytes(owner, more + property_bytes(annotations) - property_bytes(before))
+        if changes:
+            more += property_bytes(annotations) - property_bytes(before)
+        self._check_property_bytes(owner, more)
         queue = state.queue(name)
         own = dict(checked) if command.clears else {**own, **dict(checked)}
         state.set_own(queue, {key: value for key, value in own.items() if value is not None})
         state.refresh(queue)
-        state.annotate(queue, annotations)
+        if changes:
+            state.annotate(queue, annotations)
         queue.changed_us = state.now_us
         return True
 

@@ -18,15 +18,14 @@ from typing import Any, ClassVar
 from .touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 
 __all__ = [
-    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelPush", "ChangeSchedule", "Claim", "Command",
-    "Compile",
-    "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
-    "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession",
-    "Place", "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows",
-    "PushStream", "Redrive", "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction",
-    "ScheduleResult", "SetApiKey", "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule",
-    "SetScheduleClock", "SetTime", "SetToken", "SettleBatches", "SupplyTimes", "Suspend", "Transaction",
-    "Unlock", "Update", "Upgrade", "decode",
+    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelMoveTask", "CancelPush", "ChangeSchedule",
+    "Claim", "Command", "Compile", "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
+    "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession", "Place",
+    "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows", "PushStream", "Redrive",
+    "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction", "ScheduleResult", "SetApiKey",
+    "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule", "SetScheduleClock", "SetTime",
+    "SetToken", "SettleBatches", "StartMoveTask", "SupplyTimes", "Suspend", "Transaction", "Unlock", "Update",
+    "Upgrade", "decode",
 ]  # fmt: skip
 
 Encoded = list[Any]
@@ -71,6 +70,8 @@ class Op(IntEnum):
     RENEW = 42
     SETTLE_BATCHES = 43
     ABANDON_BATCHES = 44
+    START_MOVE_TASK = 45
+    CANCEL_MOVE_TASK = 46
     BEGIN_EPOCH = 50
     FINISH_EPOCH = 51
     END_JOBS = 52
@@ -190,6 +191,9 @@ class PushRows(Command):
     place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
     and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
 
+    `attempts`, if there are any, has an attempt of the owner for each row, empty for none: a row whose attempt on this
+    queue is still known stores nothing. A push with attempts has no producer and does not wait.
+
     Result: ``(PushFlag, sequence)`` for each, or `Waits`.
     """
 
@@ -201,6 +205,7 @@ class PushRows(Command):
     first: int = 0
     must_exist: bool = False
     wait_us: int = 0
+    attempts: Sequence[bytes] = ()
 
     def touches(self) -> tuple[Touch, ...]:
         return (Tail(self.queue, len(self.rows)),)
@@ -316,6 +321,10 @@ class Poll(Command):
     """Deliver up to `count` messages under their tags and hide them for `hide_us`; with `takes_hidden` also hidden ones.
 
     `is_again` is true if the poll was counted before and has been waiting since.
+
+    A poll under an attempt of the owner that the cluster remembers, for `remember_us` after the poll that got messages,
+    returns the same deliveries again, hidden for `hide_us` from now on, if all of them are still leased, there are no
+    more than `count`, and they are to be hidden. Otherwise it is a poll like any other.
     """
 
     op = Op.POLL
@@ -324,6 +333,9 @@ class Poll(Command):
     hide_us: int
     takes_hidden: bool
     is_again: bool
+    owner: bytes = b""
+    attempt: bytes = b""
+    remember_us: int = 0
 
     def touches(self) -> tuple[Touch, ...]:
         return (Head(self.queue, self.count),)
@@ -490,7 +502,9 @@ class Bind(Command):
 class Purge(Command):
     """Remove up to `limit` messages that are not leased; with a label only those that have it.
 
-    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others.
+    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others. With
+    `everything`, remove leased ones too. If `sequences` is not None, remove only those of the messages with the label
+    that have these sequences.
 
     Result: the number removed, None if the queue does not exist.
     """
@@ -499,6 +513,8 @@ class Purge(Command):
     queue: bytes
     limit: int = 0
     label: bytes = b""
+    sequences: list[int] | None = None
+    everything: bool = False
 
     def touches(self) -> tuple[Touch, ...]:
         return () if self.label else (Head(self.queue, self.limit),)
@@ -538,6 +554,31 @@ class Redrive(Command):
 
     def touches(self) -> tuple[Touch, ...]:
         return (Moved(self.queue, self.label, self.limit),)
+
+
+@dataclass(slots=True)
+class StartMoveTask(Command):
+    """Start to move the messages of a queue to another one, or to their origins if `destination` is empty.
+
+    At most `rate` messages a second, 0 for no limit. Without a destination, they return only to `origins`, None for any.
+
+    Result: the number of the task.
+    """
+
+    op = Op.START_MOVE_TASK
+    source: bytes
+    destination: bytes = b""
+    rate: int = 0
+    origins: list[bytes] | None = None
+
+
+@dataclass(slots=True)
+class CancelMoveTask(Command):
+    """Cancel a running task. Result: the number of messages that it has moved."""
+
+    op = Op.CANCEL_MOVE_TASK
+    source: bytes
+    number: int
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class PushFlag(IntFlag):
 
 
 class TagState(IntEnum):
-    """What a request finds that names a polled message by id and tag. It is carried out only with a valid tag."""
+    """State of the tag in a request that names a polled message. Only a request with a valid tag is carried out."""
 
     GONE = 0  # the message is not in the queue
     VALID = 1

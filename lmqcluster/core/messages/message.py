@@ -60,7 +60,7 @@ class Message:
 
 
 class Identity(NamedTuple):
-    """What stays of a message when the cluster moves it from queue to queue.
+    """Facts of a message that stay when the cluster moves it from queue to queue.
 
     Attributes:
         sequence, pushed_us: its values in its first queue.

@@ -34,9 +34,10 @@ class Kind(Enum):
     WAITING_BYTES = "bytes of pushes that wait"
     SCHEDULES = "schedules"
     SCHEDULE_BYTES = "bytes of schedules"
+    ATTEMPTS = "attempts"
 
 
-ROWS = (Kind.KEYS, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
+ROWS = (Kind.KEYS, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES, Kind.ATTEMPTS)
 """The kinds counted in rows that each take some memory."""
 
 
@@ -44,7 +45,7 @@ class Quotas:
     """The usage of each kind by owner.
 
     Attributes:
-        LIMITS: the limit of each kind for one owner.
+        LIMITS: the limit of each kind for one owner. Attempts have none: the oldest make room, see `Attempts`.
     """
 
     LIMITS: ClassVar[Mapping[Kind, int]] = {
@@ -92,7 +93,7 @@ class Quotas:
 
     def fullest(self) -> tuple[Kind, bytes, int]:
         """Return the kind and the owner with the largest share of its quota, and that usage."""
-        used = ((kind, owner, count) for kind, owners in self._used.items() for owner, count in owners.items())
+        used = ((kind, owner, count) for kind in self.LIMITS for owner, count in self._used[kind].items())
         return max(used, key=lambda one: one[2] / self.LIMITS[one[0]], default=(Kind.QUEUES, b"", 0))
 
     def check(self, kind: Kind, owner: bytes, count: int = 1) -> None:

@@ -7,7 +7,7 @@ message that was never delivered is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..messages.message import Message, RichMessage
@@ -34,13 +34,15 @@ class MessageIndex:
         limits: switches, throttle and counters of the queue.
     """
 
-    __slots__ = ("_lined", "_numbers", "limits", "since")
+    __slots__ = ("_again", "_lined", "_numbers", "limits", "since")
 
     def __init__(self, since: int) -> None:
         self.since = since
         self.limits = PollLimits()
         self._lined: dict[int, RichMessage] = {}
         self._numbers: dict[int, int] = {}
+        # The messages whose latest delivery was returned to a repeated poll.
+        self._again: dict[int, None] = {}
 
     def entered(self, message: RichMessage) -> None:
         """Add a message that entered a line."""
@@ -57,12 +59,24 @@ class MessageIndex:
     def on_removed(self, message: RichMessage) -> None:
         """Remove a message that left the queue."""
         self._numbers.pop(message.sequence, None)
+        self._again.pop(message.sequence, None)
 
-    def delivered(self, messages: Iterable[Message], first: int) -> None:
+    def delivered(self, messages: Sequence[Message], first: int) -> None:
         """Note deliveries under the consecutive numbers from `first`."""
         for number, message in enumerate(messages, first):
             if isinstance(message, RichMessage):
                 self._numbers[message.sequence] = number
+        if self._again:
+            for message in messages:
+                self._again.pop(message.sequence, None)
+
+    def delivered_again(self, sequence: int) -> None:
+        """Note that the latest delivery of a message was returned to a repeated poll."""
+        self._again[sequence] = None
+
+    def may_undo(self, message: Message) -> bool:
+        """Return whether the latest delivery of a message may be undone: not if another answer has it too."""
+        return message.sequence not in self._again
 
     def number(self, sequence: int, tag: int) -> int | None:
         """Return the number of a message's latest delivery or update, 0 for none; None if the tag is outdated."""
@@ -84,9 +98,16 @@ class MessageIndex:
         return [self.since, *self.limits.row()]
 
     def frozen(self) -> list[tuple[int, int]]:
-        """Return a copy of the sequences and numbers."""
-        return list(self._numbers.items())
+        """Return a copy of the sequences and numbers; the number is negative if the delivery was returned again."""
+        if not self._again:
+            return list(self._numbers.items())
+        return [
+            (sequence, -number if sequence in self._again else number) for sequence, number in self._numbers.items()
+        ]
 
     def load(self, rows: Iterable[tuple[int, int]]) -> None:
-        """Add sequences and numbers of a snapshot, in the order in which they were written."""
-        self._numbers.update(rows)
+        """Add sequences and numbers of a snapshot, in the order in which they were written; see `frozen`."""
+        for sequence, number in rows:
+            self._numbers[sequence] = abs(number)
+            if number < 0:
+                self._again[sequence] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappush
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Place
@@ -77,7 +78,7 @@ class Queue:
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
         created_us: log time of creation.
-        changed_us: log time of the last change of its own properties or annotations by a command.
+        changed_us: log time of the last command that set its properties or annotations.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the state's revision when the queue was last touched, see `State.touched`.
         pre_images: copies of messages before they change, while a snapshot view needs them.
@@ -453,7 +454,7 @@ class Queue:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
-        """Let the next message of the group be its head; return whether there is one."""
+        """Make the next message of the group its head; return whether there is one."""
         return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
@@ -476,6 +477,20 @@ class Queue:
             taken.append(message)
             self._on_removed(message, now_us)
         return taken
+
+    def remove_leased(self, now_us: int, limit: int) -> int:
+        """Remove up to `limit` leased messages as if they were acknowledged, in the order of delivery; return how many."""
+        leased, has_gained = self.store.leases.messages, False
+        numbers = list(islice(leased, limit))
+        for number in numbers:
+            message = leased.pop(number)
+            has_gained |= self._unlease(message)
+            self._on_removed(message, now_us)
+        if not leased:
+            self.store.leases.forget_order()
+        if numbers:
+            self._note_change(has_gained)
+        return len(numbers)
 
     def clear_line(self) -> int:
         """Remove all due messages without traits, however many; return how many."""
@@ -643,9 +658,12 @@ class Queue:
 
     def _put_back(self, now_us: int, numbers: list[int], refund: int) -> list[bool]:
         self._keep_pre_images(numbers)
+        index = None if self.store.rich is None else self.store.rich.index
         results: list[bool] = []
         for number in numbers:
             message = self.live(number, now_us)
+            if message is not None and index is not None and not index.may_undo(message):
+                message = None
             if message is not None:
                 del self.store.leases.messages[number]
                 self.store.endings.note(number, Settlement.PUT_BACK)
@@ -913,16 +931,15 @@ class Queue:
         if is_leased and hide_us > 0:
             # It stays in flight.
             del self.store.leases.messages[named.number]
-            message.due_us = now_us + hide_us
-            self.store.leases.add(message.due_us, number, [message])
-            return Updated(state, number)
-        self._take_named(named)
+        else:
+            self._take_named(named)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
-            self.store.enriched().begin_flight(message, now_us)
-            self.store.enriched().leased_bytes += message_bytes(message)
-            self._note_room()
+            if not is_leased:
+                self.store.enriched().begin_flight(message, now_us)
+                self.store.enriched().leased_bytes += message_bytes(message)
+                self._note_room()
             return Updated(state, number)
         if number:
             self.store.endings.note(number, Settlement.NACKED)

@@ -452,9 +452,18 @@ class RichLines:
         """Return the expired messages in line, in the order of expiry."""
         return self._expiring.between((0, 0), (now_us + 1, 0))
 
-    def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
-        """Return up to `limit` messages in line with this label, in the order of arrival."""
-        return list(islice(self._labelled.between((label, 0), (label, NEVER)), limit))
+    def labelled(self, label: bytes, limit: int, sequences: Iterable[int] | None = None) -> list[RichMessage]:
+        """Return up to `limit` messages in line with this label, in the order of arrival, or those with these sequences."""
+        if sequences is None:
+            return list(islice(self.labelled_from(label, 0), limit))
+        wanted = sorted({number for number in sequences if 0 <= number < NEVER})
+        return [
+            message for number in wanted for message in self._labelled.between((label, number), (label, number + 1))
+        ]
+
+    def labelled_from(self, label: bytes, sequence: int) -> Iterator[RichMessage]:
+        """Return the messages in line with this label from a sequence on, in the order of arrival."""
+        return self._labelled.between((label, sequence), (label, NEVER))
 
     def moved(self, label: bytes, limit: int) -> list[RichMessage]:
         """Return up to `limit` messages in line that the cluster has moved here, with this label, or any if it is empty."""

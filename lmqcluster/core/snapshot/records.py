@@ -9,8 +9,8 @@ by name, each followed by its messages in the order of their lines. Messages com
 
 The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". A queue whose
 messages are found by id has a record "index", and rows of "tags": [sequence, number of the latest delivery or
-update]. One whose groups are or were fair has a record "fair groups": [last turn, era],
-and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
+update, negative if it was returned again]. One whose groups are or were fair has a record "fair groups": [last turn,
+era], and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
 
 A queue with gathered bodies, see `bodies`, has them before its messages. These then have a number instead of a body:
 its place among all bodies in these records.
@@ -42,6 +42,7 @@ from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
 from ..queue.queue import Queue
 from ..routing.admission import Push
+from ..routing.move_tasks import MoveTask, TaskStatus
 from ..state.state import State
 from .loaded_bodies import LoadedBodies
 from .view import FORMAT
@@ -83,6 +84,8 @@ class Restoration:
             "refused": self._take_refused,
             "keys": self._take_keys,
             "exact keys": self._take_exact_keys,
+            "sent": lambda rows: self._state.sent.load(_typed(rows, (bytes, int, bytes, list))),
+            "received": lambda rows: self._state.received.load(_typed(rows, (bytes, int, bytes, list))),
             "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
@@ -96,6 +99,7 @@ class Restoration:
             "times": self._take_times,
             "schedule clock": self._take_schedule_clock,
             "schedules": self._take_schedules,
+            "move tasks": self._take_move_tasks,
             "index": self._take_index,
             "tags": self._take_tags,
             "fair groups": self._take_fair_groups,
@@ -195,7 +199,7 @@ class Restoration:
         state.retired = dict(zip(COUNTERS, retired, strict=True))
         state.batches.last_session, *last_numbers = as_ints(more)
         state.sessions.last, state.locks.last_token, state.waiting_pushes.last = last_numbers[:3]
-        state.deleted_total, state.aged_total = last_numbers[3:]
+        state.deleted_total, state.aged_total, state.move_tasks.last = last_numbers[3:]
         if spreading:
             reached, before, current = spreading
             spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
@@ -311,6 +315,9 @@ class Restoration:
 
     def _take_schedules(self, rows: list[Any]) -> None:
         self._state.schedules.load(schedule_of(row) for row in rows)
+
+    def _take_move_tasks(self, rows: list[Any]) -> None:
+        self._state.move_tasks.load(map(_move_task, rows))
 
     def _take_api_keys(self, rows: list[Any]) -> None:
         self._state.api_keys.load(_typed(rows, (bytes, bytes)))
@@ -501,6 +508,14 @@ def _origin(*fields: Any) -> Origin:
     *present, identity = fields
     _typed([tuple(present)], (bytes, bytes, int, int, int, int))
     return Origin._make((*present, Identity._make(as_ints(identity))))
+
+
+def _move_task(row: list[Any]) -> MoveTask:
+    number, source, destination, origins, rate, to_move, started_us, status, moved, failure, steps = row
+    as_ints([number, rate, to_move, started_us, moved, steps])
+    names = None if origins is None else tuple(map(as_bytes, origins))
+    task = MoveTask(number, as_bytes(source), as_bytes(destination), names, rate, to_move, started_us)
+    return task._replace(status=TaskStatus(status), moved=moved, failure=as_bytes(failure), steps=steps)
 
 
 def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:

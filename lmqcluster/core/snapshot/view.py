@@ -69,6 +69,8 @@ class SnapshotView:
             ("refused", state.producers.refused.rows()),
             ("keys", state.keys.rows()),
             ("exact keys", state.keys.exact.rows()),
+            ("sent", state.sent.rows()),
+            ("received", state.received.rows()),
             ("endings", state.endings.rows()),
             ("batches", state.batches.rows()),
             ("tokens", state.tokens.rows()),
@@ -88,6 +90,7 @@ class SnapshotView:
             ("times", state.times.rows()),
             ("schedule clock", iter([*state.schedules.clock_rows()])),
             ("schedules", state.schedules.rows()),
+            ("move tasks", state.move_tasks.rows()),
         ]
         self._names = state.names.frozen()
         # Queues that were touched before the reader reached them.
@@ -391,7 +394,7 @@ def _header(state: State) -> list[Any]:
 
 def _last_numbers(state: State) -> list[int]:
     last = [state.sessions.last, state.locks.last_token, state.waiting_pushes.last]
-    return [*last, state.deleted_total, state.aged_total]
+    return [*last, state.deleted_total, state.aged_total, state.move_tasks.last]
 
 
 def _queue_record(queue: Queue) -> list[Any]:

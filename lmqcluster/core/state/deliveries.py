@@ -87,6 +87,16 @@ class Deliveries:
             self._state.last_delivery += len(delivered)
             self._state.note_due(queue)
 
+    def polled_again(self, queue: Queue, numbers: list[int], hide_us: int) -> list[Delivered]:
+        """Return the live deliveries under these numbers, hidden for a time from now on; they cannot be undone any more."""
+        leases, deadline_us = queue.store.leases.messages, self._state.now_us + hide_us
+        queue.extend_to(self._state.now_us, numbers, deadline_us)
+        self._lease_watch.note(queue, deadline_us)
+        self._state.note_due(queue)
+        for number in numbers:
+            queue.index().delivered_again(leases[number].sequence)
+        return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
+
     def updated(self, queue: Queue, number: int, hide_us: int) -> None:
         """Account for a message that was hidden again under the next number, or under the one that it had."""
         self._state.last_delivery = max(self._state.last_delivery, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+from ..dedup.attempts import Attempts
 from ..dedup.keys import IdempotencyKeys
 from ..dedup.node_sequences import NodeSequences
 from ..dedup.producers import Producers
@@ -28,6 +29,7 @@ from ..queue.settlement_history import Settlement, SettlementHistory
 from ..routing.admission import PLAIN_PUSH, Admission, Push
 from ..routing.bindings import Bindings
 from ..routing.dead_lettering import DeadLetterRouter
+from ..routing.move_tasks import MOVED_MAX, MoveTasks
 from ..routing.waiting_pushes import WaitingPushes
 from ..schedules.table import STEPS_MAX, Schedules
 from ..sessions.exclusive_queues import ExclusiveQueues
@@ -43,11 +45,17 @@ from .hooked_names import HookedNames
 from .sorted_names import SortedNames
 from .times_of_day import TimesOfDay
 
-__all__ = ["REMEMBER_US", "OpenView", "State"]
+__all__ = ["ATTEMPT_US", "RECEIVED_MAX", "REMEMBER_US", "SENT_MAX", "OpenView", "State"]
 
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
 
+ATTEMPT_US = 60 * 1_000_000
+"""How long the attempt of a push is remembered."""
+SENT_MAX = 100_000
+"""Most pushes under attempts that are remembered of one owner, the latest."""
+RECEIVED_MAX = 100_000
+"""Most deliveries of polls under attempts that are remembered of one owner, the latest."""
 NAME_BYTES_MAX = 255
 _PLAIN = settings_of(SYSTEM_DEFAULTS)
 
@@ -105,10 +113,13 @@ class State:
         salt: the fixed part of message ids, empty until the cluster is founded.
         node_sequences: the last applied batch of each node.
         producers, keys, marks: which pushes have been stored.
+        sent: flags and sequences of messages that were pushed under attempts.
+        received: delivery numbers of polls under attempts.
         batches: batch leases.
         api_keys: keys for clients that know no tokens.
         times: the time of day by log time.
         schedules: messages that are pushed at given times.
+        move_tasks: tasks that move messages at a rate.
     """
 
     VERSION_MAX: ClassVar = 1
@@ -153,12 +164,15 @@ class State:
         self.deliveries = Deliveries(self, self.lease_watch, self.idle)
         self.salt = b""
         self.node_sequences = NodeSequences()
+        self.sent = Attempts(self.quotas, SENT_MAX)
+        self.received = Attempts(self.quotas, RECEIVED_MAX)
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.marks = StreamPositions(self.quotas)
         self.batches = BatchLeases(self, self.deliveries, self.endings, self.lease_watch, self.idle)
         self.api_keys = ApiKeys()
         self.times = TimesOfDay()
         self.schedules = Schedules(self, self.admission.reach)
+        self.move_tasks = MoveTasks(self, self.exits)
         self.expiry.watch(
             [
                 Limited(self.defaults, SPREAD_STEPS),
@@ -166,6 +180,8 @@ class State:
                 Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
                 Limited(self.keys.exact, 2_000),
+                Limited(self.sent, 2_000),
+                Limited(self.received, 2_000),
                 Limited(self.producers, 2_000),
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),
@@ -173,6 +189,7 @@ class State:
                 Limited(self.sessions, END_STEPS),
                 Limited(self.waiting_pushes, 1_000),
                 Limited(self.schedules, STEPS_MAX),
+                Limited(self.move_tasks, MOVED_MAX),
             ]
         )
 
@@ -348,6 +365,7 @@ class State:
             self._unbound(self.bindings.deleted(name))
             self._refresh_children(name)
             self.waiting_pushes.deleted(name)
+            self.move_tasks.deleted(name)
             self.forget_keys(name)
             self.deleted.append(queue)
             self.hooked.note(name, ())

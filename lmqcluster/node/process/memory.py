@@ -34,7 +34,7 @@ def stored_bytes(machine: Machine) -> int:
     """Return the bytes that count for `memory_bytes_max`.
 
     These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes,
-    schedules, and the state kept for owners.
+    schedules, tasks that move messages, and the state kept for owners.
     """
     totals, quotas, pager = machine.state.totals, machine.state.quotas, machine.state.pager
     return (
@@ -52,6 +52,7 @@ def stored_bytes(machine: Machine) -> int:
         + quotas.total(Kind.NOTE_BYTES)
         + quotas.total(Kind.WAITING_BYTES)
         + quotas.total(Kind.SCHEDULE_BYTES)
+        + machine.state.move_tasks.size_bytes
     )
 
 

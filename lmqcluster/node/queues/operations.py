@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -17,8 +18,10 @@ from ...wire.limits import NAME_BYTES_MAX
 from .sending.command_sender import CommandSender
 from .sending.naming import no_queue
 from .views.listing import each_queue
+from .views.peek import has_attribute
 
 if TYPE_CHECKING:
+    from ...core.messages.message import RichMessage
     from ..access.access import Principal
 
 __all__ = ["QueueOperations"]
@@ -47,13 +50,15 @@ class QueueOperations:
         self._sender = sender
         self._purging = asyncio.Lock()
 
-    def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+    def purge(self, queue: bytes, count: int | None = None, *, everything: bool = False) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that are not leased; return how many were removed.
+
+        With `everything`, leased messages are removed too. Without a count, the queue's exact keys are forgotten.
 
         The purge ends when nothing is left, or when it has removed as many messages as the queue held at its start.
         Messages pushed during the purge stand behind those.
         """
-        command = Purge(queue)
+        command = Purge(queue, everything=everything)
         if count is not None:
             return self._repeat(command, _checked_count(count))
         return self._purge_rest(self._send(replace(command, limit=_WHOLE)), command)
@@ -64,7 +69,8 @@ class QueueOperations:
         gone = await first
         if gone is None:
             raise no_queue(queue)
-        done, left, step = gone, self._out_of_line(queue), STEP_MAX
+        left = self._size(queue) if isinstance(command, Purge) and command.everything else self._out_of_line(queue)
+        done, step = gone, STEP_MAX
         while gone >= step and left > 0:
             gone = await self._next(command, step, done)
             done, left = done + gone, left - gone
@@ -126,14 +132,53 @@ class QueueOperations:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
         return self._repeat(Move(queue, destination), _checked_count(count))
 
-    def withdraw(self, queue: bytes, label: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+    def withdraw(
+        self,
+        queue: bytes,
+        label: bytes,
+        count: int | None = None,
+        attribute: tuple[str, str] | None = None,
+        client: bytes = b"",
+    ) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that have this label and no lease; return how many were removed.
+
+        With an attribute, see `PeekQuery.attribute`, only messages that also have it are removed. The node looks them up
+        in its replica, so the first command is sent a little later. The look-up counts for this client, see `FairSlices`.
 
         Raises:
             LmqError: at once: ``bad_request`` if the label or the count is out of range.
         """
         _check_label(label)
-        return self._repeat(Purge(queue, label=label), _checked_count(count))
+        command = Purge(queue, label=label)
+        if attribute is not None:
+            return self._withdraw_with(command, attribute, _checked_count(count), client)
+        return self._repeat(command, _checked_count(count))
+
+    async def _withdraw_with(self, command: Purge, attribute: tuple[str, str], count: int, client: bytes) -> int:
+        """Remove the messages that have an attribute, in steps."""
+        await self._sender.look_up()
+        if command.queue not in self._sender.state().queues:
+            raise no_queue(command.queue)
+        done = start = 0
+        last = self._sender.state().last_sequence
+        while done < count and start <= last:
+            block = self._labelled_block(command, start)
+            if not block:
+                break
+            start = block[-1].sequence + 1
+            found = [
+                one.sequence async for one in self._sender.turns.each(block, client) if has_attribute(one, attribute)
+            ]
+            if found:
+                step = replace(command, sequences=found[: count - done])
+                done += await self._next(step, STEP_MAX, done) if done else await self._first(step, STEP_MAX)
+        return self._told(command, done)
+
+    def _labelled_block(self, command: Purge, start: int) -> list[RichMessage]:
+        """Return the next messages with a label that one step compares."""
+        queue = self._sender.state().queues.get(command.queue)
+        rich = None if queue is None else queue.store.rich
+        return [] if rich is None else list(islice(rich.labelled_from(command.label, start), STEP_MAX))
 
     def redrive(
         self,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core import Queue
+from ...core.dedup.attempts import attempt_key
 from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
 from ...core.log.results import TagState
 from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
@@ -19,7 +20,7 @@ from .pulls.pull_options import PullOptions
 from .pulls.wait_lists import polls_are_suspended
 from .sending.naming import no_queue
 from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
-from .sending.push_items import PushItem, PushOptions, Stored, stored
+from .sending.push_items import PushItem, PushOptions
 
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .pulls.pulls import PullRequest, Pulls
     from .sending.command_sender import CommandSender
 
-__all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
+__all__ = ["Limits", "PollAttempt", "Polled", "PolledQueues", "QueueMetrics"]
 
 HasRoom = Callable[[int], bool]
 
@@ -61,6 +62,23 @@ class Polled(NamedTuple):
 
     delivery: Delivery
     tag: int
+
+
+class PollAttempt(NamedTuple):
+    """The name under which a client may repeat a poll.
+
+    Attributes:
+        owner: the owner of the names.
+        text: 1 to 255 bytes; empty for none.
+        remember_us: for how long it is remembered, at most 300 seconds.
+    """
+
+    owner: bytes
+    text: bytes
+    remember_us: int
+
+
+_NO_ATTEMPT = PollAttempt(b"", b"", 0)
 
 
 class Limits(NamedTuple):
@@ -139,17 +157,6 @@ class PolledQueues:
         results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
         return [sequence for _flag, sequence in results]
 
-    async def push_items(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[Stored]:
-        """Store all messages or none in an existing queue; return the result of each. `owner` is that of their keys."""
-        sender = self._sender
-        self._check(queue)
-        for item in items:
-            sender.check_item(item)
-        rows = [item.row(sender.due_times) for item in items]
-        size = sum(item.size_bytes() for item in items)
-        results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
-        return [stored(*one) for one in results]
-
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
         """Return the rows of a push.
 
@@ -183,6 +190,7 @@ class PolledQueues:
         wait_s: float = 0.0,
         has_room: HasRoom | None = None,
         until: asyncio.Future[None] | None = None,
+        attempt: PollAttempt | None = None,
     ) -> list[Polled]:
         """Take up to `count` messages and hide them for `hide_s` seconds; see `QueueService.pull` for the rest.
 
@@ -194,12 +202,13 @@ class PolledQueues:
             wait_s: seconds to wait for the first message.
             has_room: as in a pull.
             until: the wait also ends when this is done.
+            attempt: names the poll; a poll that repeats it gets the same messages with the same tags, see `Poll`.
         """
         self._check(queue)
-        options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False))
+        options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False, *(attempt or _NO_ATTEMPT)))
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
         start: Callable[..., object] = self._pulls().start
-        if not takes_hidden and await self._is_empty(queue):
+        if not takes_hidden and await self._is_empty(queue, attempt or _NO_ATTEMPT):
             if not wanted[1]:
                 self._note_empty(queue)
                 return []
@@ -209,16 +218,19 @@ class PolledQueues:
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 
-    async def _is_empty(self, name: bytes) -> bool:
+    async def _is_empty(self, name: bytes, attempt: PollAttempt) -> bool:
         """Return whether a poll would find nothing and change no state, so that it needs no log entry."""
-        if not self._seems_empty(name):
+        if not self._seems_empty(name, attempt):
             return False
         await self._sender.look_up()
-        return self._seems_empty(name)
+        return self._seems_empty(name, attempt)
 
-    def _seems_empty(self, name: bytes) -> bool:
+    def _seems_empty(self, name: bytes, attempt: PollAttempt) -> bool:
         state = self._sender.state()
         queue = state.queues.get(name)
+        owner, text, _remember_us = attempt
+        if text and state.received.find(owner, attempt_key(name, text), self._pulls().clock.now_us()):
+            return False
         if queue is None or queue.is_exclusive() or state.poll_limits.throttle or _limits_of(queue).throttle:
             return False
         head_us = queue.head_us()

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from ...core import PushFlag, Queue, State
+from ...core import Queue, State
 from ...core.log.commands import Ack, Extend, Nack, Place, Pull, Push
 from ...core.log.results import Delivered
 from ...core.queue.properties import SYSTEM_DEFAULTS, Rule, settings_of
@@ -22,13 +22,15 @@ from ...wire.properties import AnnotationChanges, Properties, Rules
 from ..commit.proposer import PendingCommand, Proposer
 from ..process.fair_slices import FairSlices
 from .batches.subscriptions import Subscriptions
+from .move_tasks import MoveTasks
 from .operations import QueueOperations
 from .patterns.patterns import check_pattern
 from .patterns.views import PatternViews
 from .polls import PolledQueues
+from .pulls.awaited_pull import AwaitedPull
 from .pulls.deliveries import Delivery, first_of, rendered
 from .pulls.pull_options import PullOptions
-from .pulls.pulls import PullRequest, Pulls, Waiter
+from .pulls.pulls import PullRequest, Pulls
 from .pulls.unsent import Unsent
 from .pulls.wait_lists import DeliverySink
 from .pushes.copies import push_copies
@@ -41,13 +43,14 @@ from .sending import requests
 from .sending.coalesced_result import CoalescedResult, shares
 from .sending.command_sender import CommandSender
 from .sending.due_times import DueTimes
+from .sending.flag_sink import FlagSink
 from .sending.log_waiters import LogWaiters
 from .sending.naming import no_queue
-from .sending.push_items import PushItem, Stored, refusal_of, stored
+from .sending.push_items import PushItem, Stored, stored
 from .sending.rules import check_rules
 from .sending.times import lease_us, retry_delay_us
 from .sessions import Sessions
-from .views.info import QueueDescription, QueueInfo, Rates, info_of, no_rates
+from .views.info import QueueDescription, QueueInfo, Rates, description_of, info_of, no_rates
 from .views.listing import QueueList, QueuePage, each_queue, list_queues
 from .views.peek import Peeks
 from .views.peek_ranges import PeekRanges
@@ -74,6 +77,7 @@ class QueueService:
         jobs: pushes of writers that number what they write.
         polled: queues whose messages are named by id and tag.
         schedules: messages that the cluster pushes at given times.
+        move_tasks: tasks that move the messages of a queue at a rate.
         sessions: pulls, exclusive queues and locks that end with their client.
         board: requests that wait for something other than messages.
         events: subscribers to events of queues.
@@ -114,7 +118,8 @@ class QueueService:
         self.operations = QueueOperations(self.sender)
         self.jobs = Jobs(self.sender)
         self.schedules = Schedules(self.sender)
-        self._flags = _FlagSink()
+        self.move_tasks = MoveTasks(self.sender, self.unix_us)
+        self._flags = FlagSink()
         self.repeated_answers = RepeatedAnswers()
         self.board = LogWaiters(state)
         self.events = QueueEvents(state)
@@ -168,6 +173,8 @@ class QueueService:
         *,
         wait_s: float | None = None,
         tells_sequence: bool = False,
+        must_exist: bool = False,
+        attempts: Sequence[bytes] = (),
     ) -> list[Stored]:
         """Store all messages or none; return the result of each, in order.
 
@@ -177,8 +184,13 @@ class QueueService:
 
         Idempotency keys belong to `owner`. The push stores nothing and raises ``key_reused`` if a key was used with
         another body before, ``full`` or ``too_large`` if a queue refuses the messages.
+
+        With `must_exist` the queue is not created, and pushes to it may be suspended. `attempts` are none, or one of 1 to
+        255 bytes for each message, empty for none: a message whose attempt of this owner on this queue is known is not
+        stored again. They are remembered for 60 seconds, the latest 100,000 of an owner, and refuse no push.
         """
-        self.sender.check_name(queue, owner)
+        if not must_exist:
+            self.sender.check_name(queue, owner)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
         has_options = False
@@ -187,13 +199,12 @@ class QueueService:
             has_options |= item.options is not None
         if wait_s:
             return await self.push_or_wait(queue, items, wait_s, owner)
-        is_single = len(items) == 1 and not has_options and not tells_sequence
+        is_single = len(items) == 1 and not (has_options or tells_sequence or must_exist or attempts)
         if is_single and items[0].is_plain():
             return [Stored(await self._send_plain(queue, items[0]))]
-        return [
-            stored(*one)
-            for one in await self.sender.ask(requests.push_rows(self.sender.due_times, queue, items, owner))
-        ]
+        due_times = self.sender.due_times
+        request = requests.push_rows(due_times, queue, items, owner, must_exist=must_exist, attempts=attempts)
+        return [stored(*one) for one in await self.sender.ask(request)]
 
     def push_or_wait(
         self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes = b""
@@ -367,7 +378,7 @@ class QueueService:
         The wait also ends when `until` is done. See `pull`.
         """
         pulls = self.pulls
-        puller = _Pull(self._loop.create_future(), place)
+        puller = AwaitedPull(self._loop.create_future(), place)
         start(key, (puller, None, *wanted))
         if until is not None:
             until.add_done_callback(lambda one: None if one.cancelled() else _cancel(pulls, puller))
@@ -539,10 +550,7 @@ class QueueService:
     def description(self, queue: bytes) -> QueueDescription | None:
         """Return what the local replica keeps with a queue, None if it does not exist."""
         found = self.sender.state().queues.get(queue)
-        if found is None:
-            return None
-        created_us, changed_us = self.unix_us(found.created_us), self.unix_us(found.changed_us)
-        return QueueDescription(dict(sorted(found.annotations.items())), created_us, changed_us)
+        return None if found is None else description_of(found, self.unix_us)
 
     def queue(self, name: bytes) -> QueueInfo | None:
         """Return statistics of a queue, None if it does not exist."""
@@ -569,25 +577,6 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
     return frozenset(name for names in wanted for name in names)
 
 
-class _FlagSink:
-    """Sink of commands of plain pushes, with a future for each flag."""
-
-    def completed(self, pending: PendingCommand, flags: list[int]) -> None:
-        command = cast(Push, pending.command)
-        for future, flag in zip(pending.requests, flags, strict=True):
-            if future.done():
-                continue
-            if flag < PushFlag.FULL:
-                future.set_result(flag)
-            else:
-                future.set_exception(refusal_of(command.queue, flag))
-
-    def failed(self, pending: PendingCommand, error: LmqError) -> None:
-        for future in pending.requests:
-            if not future.done():
-                future.set_exception(error.again())
-
-
 def no_room() -> LmqError:
     """Return the error for a client that cannot take the message, which was put back."""
     return LmqError("overloaded", "the client leaves too much unread for another message; read it, then try again")
@@ -595,26 +584,3 @@ def no_room() -> LmqError:
 
 def _cancel(pulls: Pulls, puller: DeliverySink) -> None:
     pulls.cancel(puller, None)
-
-
-class _Pull:
-    """A coroutine that waits for messages (`DeliverySink`)."""
-
-    __slots__ = ("closed", "future", "place", "waiting")
-
-    def __init__(self, future: asyncio.Future[list[Delivered]], place: ConnectionSlot | None) -> None:
-        self.future = future
-        self.place = place
-        self.closed = False
-        self.waiting: set[Waiter] = set()
-
-    def may_wait(self) -> bool:
-        return True
-
-    def pulled(self, _token: Any, delivered: list[Delivered]) -> None:
-        if not self.future.done():
-            self.future.set_result(delivered)
-
-    def pull_failed(self, _token: Any, error: LmqError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error.again())

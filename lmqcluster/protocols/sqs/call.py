@@ -24,7 +24,7 @@ __all__ = ["Action", "Call", "Tools", "subject_of"]
 
 
 class Tools:
-    """What all actions use.
+    """The parts of the node that all actions use, and the limits of clients.
 
     Attributes:
         service: the node's operations on queues.

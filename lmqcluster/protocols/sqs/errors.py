@@ -128,7 +128,7 @@ def queue_missing() -> SqsError:
 
 
 def invalid_value(text: str) -> SqsError:
-    """Return the error for a wrong value, with a text of its own."""
+    """Return the error for a wrong value, with its own text."""
     return SqsError(INVALID_VALUE, text)
 
 

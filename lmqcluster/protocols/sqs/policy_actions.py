@@ -1,4 +1,4 @@
-"""Permissions of queues: stored and shown if the node is told to ignore policies, refused otherwise."""
+"""Permissions of queues: stored and shown if the node ignores policies, refused otherwise."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class SqsPort(HttpPort):
         return most if principal.allows_role(Role.WRITE) else min(most, _READER_BYTES_MAX)
 
     async def _body(self, request: Request) -> bytes | None:
-        """Return the body of a request after a check of its signature; None if it has no form, whoever sent it."""
+        """Return the body of a request after a check of its signature; None if it has no form, with or without one."""
         if not _has_form(request):
             return None
         body = await request.read_body(self._body_bytes_max(request.principal))

@@ -125,7 +125,7 @@ class QueueActions:
 
     async def purge(self, call: Call) -> None:
         """Remove all messages of a queue."""
-        await self._tools.polled.purge(call.queue)
+        await self._service.operations.purge(call.queue, everything=True)
 
     # --- attributes -----------------------------------------------------------------------------------------------
 

@@ -47,12 +47,12 @@ _ALL: Final = frozenset(
 )
 
 Ignored = frozenset[str]
-"""What the node stores without effect: ``policy``, ``encryption``."""
+"""Kinds of attributes that the node stores without effect: ``policy``, ``encryption``."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """What attributes change of a queue.
+    """Changes of a queue by its attributes.
 
     Attributes:
         properties: by name, None to remove one.

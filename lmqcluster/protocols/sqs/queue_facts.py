@@ -1,4 +1,4 @@
-"""What the protocol knows of a queue: its kind, its settings, and what only clients of SQS give it.
+"""Facts that the protocol knows of a queue: its kind, its settings, and what only clients of SQS give it.
 
 The latter are annotations of the queue. A queue that other clients made has none, and behaves as a standard queue with the
 properties that it has.

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.log.results import TagState
+from ...node.queues.polls import PollAttempt
 from ...wire.errors import LmqError
+from .attempts import REMEMBERED_US, invocation_of
 from .batches import batch_output, entries_of, outcome_of
 from .errors import SqsError, missing, queue_missing, value_error
 from .received import Received
@@ -27,6 +29,8 @@ _TOLERANCE_S: Final = 60
 _EXPIRED: Final = "The receipt handle has expired."
 _GONE: Final = "Message does not exist or is not available for visibility timeout change."
 _ATTEMPT: Final = re.compile(r"[!-~]{1,128}")
+_OWN_REMEMBERED_US: Final = 300_000_000
+"""Time for which the attempts that clients name themselves are remembered, in microseconds."""
 
 
 class ReceiveActions:
@@ -74,7 +78,7 @@ class ReceiveActions:
         hide_s = _within(call, "VisibilityTimeout", 0, limits.visibility_s, reason)
         reason = f"Must be >= 0 and <= {limits.wait_s}, if provided."
         wait_s = _within(call, "WaitTimeSeconds", 0, limits.wait_s, reason)
-        _check_attempt(call)
+        attempt = _attempt_of(call, facts)
         ended = self._tools.service.events.end(call.queue)
         operation = self._polled.poll(
             call.queue,
@@ -83,6 +87,7 @@ class ReceiveActions:
             wait_s=float(facts.wait_s if wait_s is None else wait_s),
             has_room=request.has_room,
             until=ended,
+            attempt=attempt,
         )
         try:
             polled = await self._tools.waits.run(request.principal, operation, [])
@@ -146,17 +151,21 @@ class ReceiveActions:
         """Hide received messages."""
         await self._tools.existing(call.queue)
         receipts, failed = self._receipts(call)
-        changes = [self._change(call.queue, receipt, entry) for entry, receipt in receipts]
-        outcomes = await asyncio.gather(*changes, return_exceptions=True)
-        successful: list[Output] = []
-        for (entry, _receipt), outcome in zip(receipts, outcomes, strict=True):
-            if outcome is None:
-                successful.append({"Id": entry["Id"]})
-            elif isinstance(outcome, SqsError):
-                failed.append(outcome_of(entry, outcome))
-            else:
-                raise outcome
+        changes = [self._change_entry(call.queue, receipt, entry) for entry, receipt in receipts]
+        outcomes = await asyncio.gather(*changes)
+        successful = [
+            {"Id": entry["Id"]} for (entry, _), outcome in zip(receipts, outcomes, strict=True) if outcome is None
+        ]
+        failed += [outcome for outcome in outcomes if outcome is not None]
         return batch_output(successful, failed)
+
+    async def _change_entry(self, queue: bytes, receipt: Receipt, entry: Mapping[str, Any]) -> Output | None:
+        """Change the visibility of an entry of a batch; return its row if it fails, else None."""
+        try:
+            await self._change(queue, receipt, entry)
+        except SqsError as exc:
+            return outcome_of(entry, exc)
+        return None
 
     async def _change(self, queue: bytes, receipt: Receipt, given: Mapping[str, Any]) -> None:
         hide_s, handle = given.get("VisibilityTimeout"), given["ReceiptHandle"]
@@ -190,8 +199,17 @@ def _within(call: Call, name: str, low: int, high: int, reason: str) -> int | No
     return value
 
 
-def _check_attempt(call: Call) -> None:
-    attempt = call.text("ReceiveRequestAttemptId")
-    if attempt is not None and _ATTEMPT.fullmatch(attempt) is None:
+def _attempt_of(call: Call, facts: QueueFacts) -> PollAttempt | None:
+    """Return the name of a receive, by which a repetition gets the same messages; None if it has none.
+
+    Raises:
+        SqsError: ``InvalidParameterValue``.
+    """
+    owner, own = call.request.principal.owner, call.text("ReceiveRequestAttemptId")
+    if own is not None and _ATTEMPT.fullmatch(own) is None:
         reason = "ReceiveRequestAttemptId can only include alphanumeric and punctuation characters. 1 to 128 in length."
-        raise value_error(attempt, "ReceiveRequestAttemptId", reason)
+        raise value_error(own, "ReceiveRequestAttemptId", reason)
+    if own is not None and facts.is_fifo:
+        return PollAttempt(owner, b"own " + own.encode("ascii"), _OWN_REMEMBERED_US)
+    invocation = invocation_of(call.request)
+    return None if invocation is None else PollAttempt(owner, b"sdk " + invocation, REMEMBERED_US)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from hashlib import md5, sha256
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b, md5, sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...node.queues.sending.push_items import PushItem, PushOptions
 from ...wire.attributes import pack_attributes
+from .attempts import invocation_of
 from .batches import batch_output, entries_of, outcome_of
 from .errors import BATCH_TOO_LONG, MISSING_PARAMETER, SqsError, invalid_value, missing, value_error
 from .message_attributes import (
@@ -33,6 +34,7 @@ __all__ = ["SendActions"]
 _TEXT: Final = b"text/plain; charset=utf-8"
 _ID: Final = re.compile(r"[!-~]{1,128}")
 _TRACE: Final = "X-Amzn-Trace-Id"
+_DIGEST_BYTES: Final = 16
 _WRONG_KIND: Final = "The request include parameter that is not valid for this queue type."
 _NO_DEDUPLICATION: Final = (
     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
@@ -61,7 +63,7 @@ class SendActions:
         """Store a message."""
         facts = await self._tools.existing(call.queue)
         outgoing = self._checked(facts, call.parameters, call.request.headers.get(_TRACE))
-        (result,) = await self._tools.polled.push_items(call.queue, [outgoing.item], call.request.principal.owner)
+        (result,) = await self._push(call, facts, [outgoing.item], [0])
         return self._told(facts, outgoing, result)
 
     async def send_batch(self, call: Call) -> Output:
@@ -78,21 +80,36 @@ class SendActions:
             for entry in entries:
                 _check_fifo_entry(facts, entry)
         trace = call.request.headers.get(_TRACE)
-        passed: list[tuple[str, _Outgoing]] = []
+        passed: list[tuple[int, _Outgoing]] = []
         failed: list[Output] = []
-        for entry in entries:
+        for place, entry in enumerate(entries):
             try:
-                passed.append((entry["Id"], self._checked(facts, entry, trace)))
+                passed.append((place, self._checked(facts, entry, trace)))
             except SqsError as exc:
                 failed.append(outcome_of(entry, exc))
-        items = [outgoing.item for _id, outgoing in passed]
-        owner = call.request.principal.owner
-        results = await tools.polled.push_items(call.queue, items, owner) if items else []
+        items, places = [outgoing.item for _place, outgoing in passed], [place for place, _outgoing in passed]
+        results = await self._push(call, facts, items, places) if items else []
         successful = [
-            {"Id": name, **self._told(facts, outgoing, result)}
-            for (name, outgoing), result in zip(passed, results, strict=True)
+            {"Id": entries[place]["Id"], **self._told(facts, outgoing, result)}
+            for (place, outgoing), result in zip(passed, results, strict=True)
         ]
         return batch_output(successful, failed)
+
+    async def _push(
+        self, call: Call, facts: QueueFacts, items: Sequence[PushItem], places: Sequence[int]
+    ) -> list[Stored]:
+        """Store messages, of which each is stored once however often the SDK repeats its request.
+
+        Messages of a FIFO queue have their own ids for that.
+        """
+        request = call.request
+        invocation = None if facts.is_fifo else invocation_of(request)
+        attempts: list[bytes] = []
+        if invocation is not None:
+            attempts = [_attempt(invocation, item, place) for item, place in zip(items, places, strict=True)]
+        return await self._tools.service.push(
+            call.queue, items, request.principal.owner, tells_sequence=True, must_exist=True, attempts=attempts
+        )
 
     def _told(self, facts: QueueFacts, outgoing: _Outgoing, result: Stored) -> Output:
         sequence = result.sequence or 0
@@ -145,6 +162,14 @@ class SendActions:
         if given:
             raise value_error(given, "DelaySeconds", _WRONG_KIND)
         return None
+
+
+def _attempt(invocation: bytes, item: PushItem, place: int) -> bytes:
+    """Return what names a message in the repetitions of its request: another body is another message."""
+    digest = blake2b(item.content, digest_size=_DIGEST_BYTES)
+    digest.update(b"%d" % len(item.content))
+    digest.update(item.attributes)
+    return b"%b %d %b" % (invocation, place, digest.digest())
 
 
 def _size_of(entry: Mapping[str, Any]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from lmqcluster.console import assets
 from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 
-NUMBERS = {"messages", "bytes", "seconds", "factor"}
+NUMBERS = {"messages", "bytes", "seconds", "factor", "per second"}
 
 
 def test_it_knows_every_property_and_no_other() -> None:

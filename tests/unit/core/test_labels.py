@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.core import Op
+from lmqcluster.core import Fault, Op
 from tests.property.driver import Driver
 
 Q, DEAD = b"q", b"dead"
@@ -26,6 +26,19 @@ def driver() -> Driver:
 def test_only_messages_with_this_label_are_withdrawn(driver: Driver, label: bytes) -> None:
     assert driver.do(Op.PURGE, Q, 10, label) == 1
     assert driver.drain(Q) == [one for one in LABELS if one != label]
+
+
+def test_messages_with_a_label_are_withdrawn_by_sequence(driver: Driver) -> None:
+    for body in (b"1", b"2", b"3"):
+        driver.do(Op.PUSH_ROWS, Q, [[body, None, b"", None, [-1, 0, 0, 0, b"x", b""]]])
+    rich = driver.machine.state.queues[Q].store.rich
+    assert rich is not None
+    [first, second, third] = [one.sequence for one in rich.labelled(b"x", 10)]
+    assert driver.do(Op.PURGE, Q, 10, b"x", [third, first, third, second + (1 << 70), -1]) == 2
+    assert driver.do(Op.PURGE, Q, 10, b"a", [second]) == 0, "it has another label"
+    assert driver.drain(Q) == [*LABELS, b"2"]
+    for label, wrong in ((b"x", [b""]), (b"x", [None]), (b"x", list(range(11))), (b"", [second])):
+        assert isinstance(driver.batch([Op.PURGE, Q, 10, label, wrong])[0], Fault)
 
 
 @pytest.mark.parametrize("label", LABELS)

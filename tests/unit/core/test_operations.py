@@ -59,6 +59,36 @@ def test_a_purge_removes_messages_in_delivery_order() -> None:
     assert driver.size(Q) == 1, "the lease"
 
 
+def test_a_purge_of_everything_takes_leased_delayed_and_held_messages_and_keys() -> None:
+    driver = Driver()
+    driver.set(Q, key_window=300)
+    row = [b"held", None, b"", b"key", [-1, 0, 0, 0, b"", b"g"]]
+    driver.do(Op.PUSH_ROWS, Q, [row, [b"behind", None, b"", None, row[4]]])
+    driver.push(Q, b"plain", b"ready")
+    driver.do(Op.PUSH_ROWS, Q, [[b"later", None, b"", None, [60 * SECOND, 0, 0, 0, b"", b""]]])
+    held, plain = numbers(driver.pull(Q, 2))
+    driver = Driver(copied(driver.machine))
+    assert driver.do(Op.PURGE, Q, 0, b"", None, True) == 5
+    assert driver.size(Q) == 0
+    assert totals(driver.machine, "purged_total", "acked_total") == [5, 0]
+    assert driver.machine.state.totals.trait_bytes == driver.machine.state.queues[Q].store.body_bytes == 0
+    assert driver.ack(Q, held, plain) == [False, False]
+    assert driver.machine.state.is_repeated(Ack(Q, [held]), held) is True, "its consumer need not do it again"
+    assert driver.do(Op.PUSH_ROWS, Q, [row])[0][0] == 0, "its key and its group are free"
+    assert bodies(driver.pull(Q)) == [b"held"]
+
+
+def test_a_purge_of_everything_begins_with_leases_and_is_bounded() -> None:
+    driver = Driver()
+    driver.push(Q, *[b"x"] * (STEP_MAX + 10))
+    driver.pull(Q, STEP_MAX + 5)
+    assert driver.do(Op.PURGE, Q, 3, b"", None, True) == 3
+    assert driver.do(Op.PURGE, Q, 0, b"", None, True) == STEP_MAX + 5, "all that wait, and a step of the leased ones"
+    assert driver.do(Op.PURGE, Q, STEP_MAX, b"", None, True) == 2
+    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"label", None, True])[0], Fault)
+    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"", None, 1])[0], Fault)
+
+
 def test_a_lease_that_has_ended_holds_nothing() -> None:
     driver = Driver()
     driver.push(Q, b"late")

@@ -27,7 +27,7 @@ Q = b"q"
 SIZES = ChunkSizes(head_messages=4, head_messages_min=4, messages=3, bytes=200)
 TAGS = pack_attributes({"kind": "a", "n": 5})
 OTHER_TAGS = pack_attributes({"kind": "b", "other kind": "a"})
-TAGGED = PeekQuery(0, 1, 1, attribute=("kind", "a"))
+TAGGED = ("kind", "a")
 RICH = [-1, 0, 0, 1, b"", b""]
 
 
@@ -232,7 +232,7 @@ def test_bodies_of_pages_are_shortened_and_have_their_size() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_list_can_be_limited_to_an_attribute(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(seed)
-    wanted = sorted(one.sequence for one in history.messages() if TAGGED.has_attribute(one))
+    wanted = sorted(one.sequence for one in history.messages() if peek.has_attribute(one, TAGGED))
     assert 0 < len(wanted) < len(history.sequences())
     for compared, read, body in ((4, 0, None), (7, 1 << 20, 5), (10_000, 1 << 20, 0)):
         monkeypatch.setattr(peek, "COMPARED_MAX", compared)
@@ -242,7 +242,7 @@ def test_a_list_can_be_limited_to_an_attribute(seed: int, monkeypatch: pytest.Mo
                 "count": count,
                 "bytes_max": bytes_max,
                 "body_bytes_max": body,
-                "attribute": TAGGED.attribute,
+                "attribute": TAGGED,
             }
             assert asyncio.run(history.listed(**bounds)) == wanted
 
@@ -250,7 +250,7 @@ def test_a_list_can_be_limited_to_an_attribute(seed: int, monkeypatch: pytest.Mo
 def test_a_page_compares_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
 
-    def has_attribute(packed: bytes, name: str, text: str) -> bool:
+    def has_attribute(message: Message, attribute: tuple[str, str]) -> bool:
         nonlocal compared
         compared += 1
         return False
@@ -260,11 +260,11 @@ def test_a_page_compares_a_bounded_number_of_messages(monkeypatch: pytest.Monkey
     history.driver.do(Op.PUSH_ROWS, Q, [[b"", None, TAGS, None, []] for _ in range(5_000)])
     monkeypatch.setattr(peek, "COMPARED_MAX", 1_000)
     monkeypatch.setattr(peek, "has_attribute", has_attribute)
-    page = asyncio.run(history.page(PeekQuery(0, 10, 10_000, attribute=TAGGED.attribute)))
+    page = asyncio.run(history.page(PeekQuery(0, 10, 10_000, attribute=TAGGED)))
     assert not page.messages
     assert page.following is not None
     assert 0 < compared <= 1_000
-    assert not asyncio.run(history.listed(attribute=TAGGED.attribute))
+    assert not asyncio.run(history.listed(attribute=TAGGED))
 
 
 @pytest.mark.parametrize("seed", range(20))

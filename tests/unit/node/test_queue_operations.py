@@ -72,6 +72,21 @@ def test_leases_do_not_end_a_purge_early_or_keep_it_going() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(("count", "steps"), [(None, 3), (STEP_MAX + 7, 2)])
+def test_a_purge_of_everything_is_repeated_until_no_lease_is_left(count: int | None, steps: int) -> None:
+    async def scenario(bench: Bench, service: QueueService) -> None:
+        fill(bench, 2 * STEP_MAX + 30)
+        bench.foreign([Op.PULL, Q, 2 * STEP_MAX + 10])
+        purge = asyncio.ensure_future(service.operations.purge(Q, count, everything=True))
+        for _ in range(steps):
+            await next_step(bench)
+        assert await purge == (2 * STEP_MAX + 30 if count is None else count)
+        assert size(bench, Q) == 2 * STEP_MAX + 30 - await purge
+        assert len(bench.sent) == steps
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("count", "steps"), [(STEP_MAX + 7, 2), (STEP_MAX, 1), (7, 1), (None, 3)])
 def test_a_move_takes_the_requested_number(count: int | None, steps: int) -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:

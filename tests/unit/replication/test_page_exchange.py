@@ -159,7 +159,7 @@ class Holder:
         for number in range(30):
             driver.push(b"plain", b"%d" % number)
             traits = [-1, 0, 0, 1, b"", b""]
-            driver.do(Op.PUSH_ROWS, b"rich", [[b"%050d" % number, None, [], None, traits]])
+            driver.do(Op.PUSH_ROWS, b"rich", [[b"%050d" % number, None, b"", None, traits]])
         pager.page_out(100)
 
 

@@ -40,8 +40,7 @@ class Delivery:
         pushed_s: Unix time of the push.
         attributes: packed, empty for none.
         traits: what the producer gave beside body and attributes.
-        identity: what stays of it over all queues, its times being Unix times; None unless messages of the queue are
-            polled.
+        identity: facts of it over all queues, with times as Unix times; None unless messages of the queue are polled.
     """
 
     queue: bytes

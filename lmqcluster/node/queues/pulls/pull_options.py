@@ -26,7 +26,8 @@ class PullOptions(NamedTuple):
     def of(cls, command: QueuePull) -> PullOptions:
         """Return the options of a command that is sent again for waiting clients; a poll is counted only once."""
         if isinstance(command, Poll):
-            return cls(Poll, (command.hide_us, command.takes_hidden, True))
+            attempt = (command.owner, command.attempt, command.remember_us)
+            return cls(Poll, (command.hide_us, command.takes_hidden, True, *attempt))
         if isinstance(command, Pull):
             return cls(Pull, (command.lease_us, command.settles))
         fields = (command.lease_us, command.session, command.charge, command.known, command.owner)

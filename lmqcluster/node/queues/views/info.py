@@ -18,6 +18,7 @@ __all__ = [
     "busy_groups",
     "counts_of",
     "dead_letters",
+    "description_of",
     "info_of",
     "no_rates",
 ]
@@ -37,7 +38,7 @@ counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*(f"counters.{name}" 
 
 @dataclass(frozen=True, slots=True)
 class QueueDescription:
-    """What clients keep with a queue, and its times.
+    """Annotations and times of a queue.
 
     Attributes:
         annotations: texts by name, in the order of the names.
@@ -48,6 +49,12 @@ class QueueDescription:
     annotations: Mapping[str, str]
     created_us: int
     changed_us: int
+
+
+def description_of(queue: Queue, unix_us: Callable[[int], int]) -> QueueDescription:
+    """Return the description of a queue; `unix_us` converts log time."""
+    annotations = dict(sorted(queue.annotations.items()))
+    return QueueDescription(annotations, unix_us(queue.created_us), unix_us(queue.changed_us))
 
 
 @dataclass(frozen=True, slots=True)

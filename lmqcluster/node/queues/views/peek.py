@@ -20,12 +20,12 @@ from ....core import Message, Queue, State
 from ....core.messages.message import Content, Part, RichMessage, content_bytes, with_content
 from ....core.queue.expiry import NEVER
 from ....core.queue.paged_tail import Chunk
-from ....wire.attributes import has_attribute
+from ....wire.attributes import has_attribute as has_packed
 from ...process.fair_slices import FairSlices
 from ..pulls.body_fetcher import BodyFetcher
 from ..sending.naming import no_queue
 
-__all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
+__all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks", "has_attribute"]
 
 READ_BYTES_MAX = 32 << 20
 """Bytes of paged-tail chunks after which a page ends early; a message counts 300 bytes beside its body."""
@@ -72,15 +72,6 @@ class PeekQuery:
         """Return whether every message between the two sequences is wanted."""
         return not self.label and not self.group and not self.is_timed()
 
-    def has_attribute(self, message: Message) -> bool:
-        """Return whether the message has the attribute, or none is wanted."""
-        if self.attribute is None:
-            return True
-        packed, content = message.meta[1], message.content
-        if isinstance(content, list):
-            return any(has_attribute(part.attributes, *self.attribute) for part in content)
-        return bool(packed) and has_attribute(packed, *self.attribute)
-
     def is_timed(self) -> bool:
         """Return whether the query is limited by the due times of messages."""
         return self.due_from_us > 0 or self.due_to_us < sys.maxsize
@@ -95,6 +86,14 @@ class PeekQuery:
             return False
         traits = message.traits
         return (not self.label or traits.label == self.label) and (not self.group or traits.group == self.group)
+
+
+def has_attribute(message: Message, attribute: tuple[str, str]) -> bool:
+    """Return whether a message, or a part of a compound one, has an attribute of this name and this text."""
+    packed, content = message.meta[1], message.content
+    if isinstance(content, list):
+        return any(has_packed(part.attributes, *attribute) for part in content)
+    return bool(packed) and has_packed(packed, *attribute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class Peeks:
             parts = list(_parts(lowest.rows))
             lowest.rows = []
             async for part in self._turns.each(parts, client):
-                lowest.rows += [row for row in part if query.has_attribute(row[1])]
+                lowest.rows += [row for row in part if has_attribute(row[1], query.attribute)]
             lowest.cut(query.count, query.bytes_max)
         return lowest
 

@@ -8,7 +8,9 @@ from ....core.handlers.transactions import OPERATIONS_MAX
 from ....wire.attributes import ATTRIBUTES_MAX, NAME_BYTES_MAX
 from ....wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
 
-__all__ = ["ATTRIBUTES", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
+__all__ = [
+    "ATTRIBUTES", "ATTRIBUTE_FILTER", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS",
+]  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -107,13 +109,19 @@ _ID: Final[Json] = {"type": "string", "minLength": 1, "description": "Id of a de
 _LEASE: Final[Json] = {"lease": {**_SECONDS, "description": "Seconds; without it the queue's timeout."}}
 _MAX: Final[Json] = {"max": {"type": "integer", "minimum": 1, "description": "Most messages; without it all."}}
 
+ATTRIBUTE_FILTER: Final[Json] = {
+    "type": "string",
+    "pattern": "^[^=]+=",
+    "description": "Only messages with this attribute, NAME=VALUE; a number is its decimal text, a binary value its Base64.",
+}
+
 OPTION_SCHEMAS: Final[Json] = {
     "Nack": _object(
         {"ids": {"type": "array", "items": _ID}, **SETTLED_AT_NACK},
         "ids",
     ),
     "Extend": _object({"ids": {"type": "array", "items": _ID}, **_LEASE}, "ids"),
-    "Withdraw": _object({"label": _TEXT, **_MAX}, "label"),
+    "Withdraw": _object({"label": _TEXT, "attribute": ATTRIBUTE_FILTER, **_MAX}, "label"),
     "Withdrawn": _object({"withdrawn": {**_COUNT, "description": "How many messages were removed."}}, "withdrawn"),
     "Redrive": _object(
         {

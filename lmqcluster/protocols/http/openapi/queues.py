@@ -7,6 +7,7 @@ from typing import Final
 from ....node.queues.views.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.bodies.rendering import QUEUE_FIELDS
+from .options import ATTRIBUTE_FILTER
 from .parts import NAME, TRACE, Json, operation, query
 
 __all__ = ["job_paths", "queue_paths", "subscription_paths"]
@@ -41,16 +42,13 @@ def _peek_parameters() -> list[Json]:
     bytes_text = (
         "Most bytes of each body to show. An answer ends with the message that brings it above 8 MiB, or earlier."
     )
-    attribute_text = (
-        "Only messages with this attribute, NAME=VALUE; a number is its decimal text, a binary value its Base64. An "
-        "answer ends after 10,000 messages that were compared."
-    )
+    attribute_text = f"{ATTRIBUTE_FILTER['description']} An answer ends after 10,000 messages that were compared."
     return [
         query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
         query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
         query("label", "Only messages with this label.", {"type": "string", "minLength": 1}),
         query("group", "Only messages of this group.", {"type": "string", "minLength": 1}),
-        query("attribute", attribute_text, {"type": "string", "pattern": "^[^=]+="}),
+        query("attribute", attribute_text, {"type": "string", "pattern": ATTRIBUTE_FILTER["pattern"]}),
         query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
     ]
 
@@ -141,7 +139,7 @@ def _operation_paths(queue: str) -> Json:
         "move": ("moveMessages", move, "Moved", "Move"),
         "withdraw": (
             "withdrawMessages",
-            "Remove messages with a label that are not under lease",
+            "Remove messages with a label, and an attribute if one is given, that are not under lease",
             "Withdrawn",
             "Withdraw",
         ),

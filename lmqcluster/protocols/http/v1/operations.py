@@ -13,7 +13,7 @@ from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
 from .bodies.media import content_of, read_value, reply_media
-from .bodies.members import object_of, text_of, whole_member
+from .bodies.members import attribute_filter, object_of, text_of, whole_member
 
 if TYPE_CHECKING:
     from ....node.node import Node
@@ -30,6 +30,7 @@ class QueueOperationRoutes:
     """Routes that translate requests to the node's operations."""
 
     def __init__(self, node: Node) -> None:
+        self._access = node.access
         self._service = node.service
         self._operations = node.service.operations
 
@@ -68,13 +69,16 @@ class QueueOperationRoutes:
         )
 
     async def withdraw(self, request: Request, name: bytes) -> Reply:
-        """Remove messages with a label that are not in flight."""
+        """Remove messages with a label, and with an attribute if one is given, that are not in flight."""
         check_name(name)
-        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"label", "max"})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"label", "attribute", "max"})
         label = text_of(body.get("label"), "label", TEXT_BYTES_MAX)
         if label is None:
             raise LmqError("bad_request", "label must hold the label of the messages to withdraw")
-        return reply_media(request).reply({"withdrawn": await self._operations.withdraw(name, label, _count(body))})
+        attribute = attribute_filter(text_of(body.get("attribute"), "attribute", HTTP_PROPERTY_BYTES_MAX))
+        client = request.client(self._access)
+        withdrawn = await self._operations.withdraw(name, label, _count(body), attribute, client)
+        return reply_media(request).reply({"withdrawn": withdrawn})
 
     async def redrive(self, request: Request, name: bytes) -> Reply:
         """Move messages that the cluster has put here back to their original queues, or to another queue."""

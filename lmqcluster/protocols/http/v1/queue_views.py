@@ -16,7 +16,7 @@ from ..server.replies.shown_properties import shown
 from ..server.replies.streamed import streamed
 from ..server.requests.target import check_name
 from .bodies.media import reply_media
-from .bodies.members import choice, text_of, whole
+from .bodies.members import attribute_filter, choice, text_of, whole
 from .bodies.rendering import QUEUE_FIELDS, peeked_message, queue_row
 
 if TYPE_CHECKING:
@@ -108,7 +108,13 @@ class QueueViews:
             raise not_found(name, stale=stale)
         media = reply_media(request)
         query = PeekQuery(
-            after + 1, limit, PEEK_BYTES_MAX, bytes_max, label=label, group=group, attribute=_attribute(parameters)
+            after + 1,
+            limit,
+            PEEK_BYTES_MAX,
+            bytes_max,
+            label=label,
+            group=group,
+            attribute=attribute_filter(parameters.get(b"attribute")),
         )
         client = request.client(self._access)
         page = await self._service.peeks.page(name, query, client)
@@ -119,20 +125,6 @@ class QueueViews:
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         found = LongList("messages", rows, lambda row: row, rest)
         return marked(await reply_with_list(media, found, self._service.sender.turns, client), stale=stale)
-
-
-def _attribute(query: Query) -> tuple[str, str] | None:
-    """Return the name and the value of the wanted attribute."""
-    given = query.get(b"attribute")
-    if given is None:
-        return None
-    name, equals, value = given.partition(b"=")
-    if not name or not equals:
-        raise LmqError("bad_request", "attribute must be NAME=VALUE")
-    try:
-        return name.decode(), value.decode()
-    except UnicodeDecodeError as exc:
-        raise LmqError("bad_request", "attribute must be UTF-8") from exc
 
 
 def _wanted(query: Query) -> QueueList:

@@ -188,7 +188,7 @@ async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments
         end=_bound(options, b"end", sys.maxsize),
         due_from_us=_bound(options, b"due_from", 0),
         due_to_us=_bound(options, b"due_to", sys.maxsize),
-        attribute=attribute_of(options),
+        attribute=attribute_of(options.get(b"attribute")),
     )
     await connection.service.sender.barrier()
     found, following = await connection.service.peeks.whole_page(queue, query, connection.client())

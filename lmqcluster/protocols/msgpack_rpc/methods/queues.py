@@ -16,7 +16,7 @@ from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import pack
 from ..connection.connection import Connection, Handler
 from ..values.arguments import arity, text
-from ..values.options import given, integer_of, label_of
+from ..values.options import attribute_of, given, integer_of, label_of
 from .single_commands import propose
 
 __all__ = ["QUEUE_METHODS"]
@@ -56,12 +56,14 @@ def _move(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, i
 
 
 def _withdraw(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
-    """``withdraw(queue, label[, maximum]) -> count``."""
-    arity(arguments, 2, 3)
-    most = arguments[2] if len(arguments) == 3 else None
+    """``withdraw(queue, label[, maximum[, attribute]]) -> count``."""
+    arity(arguments, 2, 4)
+    most = arguments[2] if len(arguments) > 2 else None
     if most is not None and type(most) is not int:
         raise LmqError("bad_arguments", "how many messages to withdraw must be an integer")
-    return connection.service.operations.withdraw(text(arguments[0]), text(arguments[1]), most)
+    attribute = attribute_of(arguments[3] if len(arguments) == 4 else None)
+    queue, label = text(arguments[0]), text(arguments[1])
+    return connection.service.operations.withdraw(queue, label, most, attribute, connection.client())
 
 
 def _redrive(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:

@@ -70,13 +70,12 @@ def attributes_of(options: dict[bytes, Any], bytes_max: int) -> bytes:
     return checked_attributes(value, bytes_max)
 
 
-def attribute_of(options: dict[bytes, Any]) -> tuple[str, str] | None:
+def attribute_of(value: Any) -> tuple[str, str] | None:
     """Return name and text of the attribute that messages must have, or None.
 
     Raises:
         LmqError: ``bad_arguments``.
     """
-    value = options.get(b"attribute")
     if value is None:
         return None
     if type(value) is not list or len(value) != 2 or not all(type(one) is bytes for one in value):

@@ -56,6 +56,19 @@ def text_of(value: Any, what: str, bytes_max: int) -> bytes | None:
     return data
 
 
+def attribute_filter(given: bytes | None) -> tuple[str, str] | None:
+    """Return the name and the text of the attribute that messages must have, from ``NAME=VALUE``; None for none."""
+    if given is None:
+        return None
+    name, equals, value = given.partition(b"=")
+    if not name or not equals:
+        raise LmqError("bad_request", "attribute must be NAME=VALUE")
+    try:
+        return name.decode(), value.decode()
+    except UnicodeDecodeError as exc:
+        raise LmqError("bad_request", "attribute must be UTF-8") from exc
+
+
 def seconds(value: Any) -> float | None:
     """Return a time to wait in seconds, None for no limit."""
     if value is None:
