@@ -82,8 +82,8 @@ def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more
     return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
 
 
-def _one_too_many_in_flight(self: DeliveryLimits, now_us: int) -> int:
-    return _allowed(self, now_us) + 1
+def _one_too_many_in_flight(self: DeliveryLimits, now_us: int, already: int = 0) -> int:
+    return _allowed(self, now_us, already) + 1
 
 
 def _above_limit(self: FairGroups, group: Group) -> bool:
