@@ -13,7 +13,7 @@ TEST_JOBS ?= 3
 UNIT_JOBS ?= 3
 # Tests that attack ports or depend on how connections end; they run once more with front-end processes.
 FRONT_END_TESTS := refusals refusal_flood unauthenticated half_closed foreign_protocols greedy_clients client_limits \
-	few_descriptors hang_up http_memory bad_input_http bad_input_rpc access_tls kestrel_security pipelining http_repeats
+	few_descriptors hang_up http_memory bad_input_http bad_input_rpc access_tls kestrel_security pipelining http_repeats sqs_attacks
 # Tests start about a thousand Python processes, each of which would compile all modules without byte code on disk.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -75,7 +75,7 @@ def open_nodes(folder: Path) -> Iterator[list[tuple[NodeProcess, Target, Sequenc
             node.arguments = tuple(arguments)
             stack.enter_context(contextlib.closing(_Ending(node)))
             node.start(wait=name != "leaderless")
-            listening |= {"http": node.http, "rpc": node.rpc, "queued": node.queued, "raft": node.raft}
+            listening |= {"http": node.http, "rpc": node.rpc, "queued": node.queued, "sqs": node.sqs, "raft": node.raft}
             nodes.append((node, listening, kinds))
         yield [(node, _prepared(node, listening), kinds) for node, listening, kinds in nodes]
 

@@ -20,7 +20,8 @@ class Target:
     """A node that is flooded.
 
     Attributes:
-        addresses: its addresses by port: ``http``, ``rpc``, ``queued``, ``memcache``, ``text``, ``thrift`` and ``raft``.
+        addresses: its addresses by port: ``http``, ``rpc``, ``queued``, ``sqs``, ``memcache``, ``text``, ``thrift`` and
+            ``raft``.
         size: approximate size of a request in bytes.
         secret: a token that covers no queue that refusals name; empty for a node without tokens.
     """
@@ -55,7 +56,7 @@ class Kind(NamedTuple):
     def check(self, target: Target, *, under_load: bool = False) -> None:
         """Send the request, and check that it was refused for the intended reason, or for `under_load`."""
         answer = self.send(target, self.says)
-        assert self.says in answer or (under_load and b"overloaded" in answer), f"{self}: {answer[:300]!r}"
+        assert self.says in answer or (under_load and b"overloaded" in answer), f"{self}: {answer[:900]!r}"
 
 
 def exchange(address: str, data: bytes, says: bytes) -> bytes:

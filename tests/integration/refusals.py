@@ -25,6 +25,7 @@ from .cluster import wait_for
 from .raw_http import call
 from .raw_rpc import request
 from .refusal_target import TIMEOUT_S, Data, Kind, Send, Target, exchange, lines, plain
+from .sqs_refusals import sqs_kinds
 from .test_bad_input_raft import Stranger
 
 __all__ = ["BROKEN", "CLUSTER_SECRET", "FORBIDDEN", "LATE", "OTHERS", "REFUSALS", "prepare"]
@@ -550,7 +551,7 @@ def _late_kinds() -> Iterator[Kind]:
         yield Kind(port, name, send)
 
 
-REFUSALS = (*_http_kinds(), *_queued_kinds(), *_rpc_kinds(), *_kestrel_kinds())
+REFUSALS = (*_http_kinds(), *_queued_kinds(), *sqs_kinds(), *_rpc_kinds(), *_kestrel_kinds())
 BROKEN = tuple(_broken_kinds())
 FORBIDDEN = tuple(_forbidden_kinds())
 LATE = tuple(_late_kinds())

@@ -29,7 +29,7 @@ from .refusal_target import Kind, Target
 from .refusals import BROKEN, CLUSTER_SECRET, FORBIDDEN, LATE, OTHERS, REFUSALS, prepare
 
 SIZE = 64 * 1024
-PORTS = ("http", "rpc", "queued", "memcache", "text", "thrift", "raft")
+PORTS = ("http", "rpc", "queued", "sqs", "memcache", "text", "thrift", "raft")
 PRODUCT = str(Path(lmqcluster.__file__).parent)
 
 

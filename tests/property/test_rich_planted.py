@@ -219,10 +219,10 @@ def pushes_that_overtake(patch: pytest.MonkeyPatch) -> None:
 
 
 def room_that_is_not_noted(patch: pytest.MonkeyPatch) -> None:
-    def rich_due(original: Any, one: Queue, *arguments: Any) -> Any:
+    def rich_due(original: Any, one: Queue, *arguments: Any, **options: Any) -> Any:
         waiting, one.pushes_waiting = one.pushes_waiting, 0
         try:
-            return original(one, *arguments)
+            return original(one, *arguments, **options)
         finally:
             one.pushes_waiting = waiting
 

@@ -15,6 +15,7 @@ from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rates import Rate
 from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.queue.store import MessageStore
 from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
@@ -81,8 +82,8 @@ def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more
     return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
 
 
-def _one_too_many_in_flight(self: DeliveryLimits, now_us: int) -> int:
-    return _allowed(self, now_us) + 1
+def _one_too_many_in_flight(self: DeliveryLimits, now_us: int, already: int = 0) -> int:
+    return _allowed(self, now_us, already) + 1
 
 
 def _above_limit(self: FairGroups, group: Group) -> bool:
@@ -141,6 +142,7 @@ PLANTED_QUEUES = {
     "runs over one in flight": switch([(RichLines, "take_behind", _whatever_is_behind)]),
     "tags that do not expire": switch([(Queue, "_state_of", _never_late)]),
     "one too many in a full queue": switch([(admission, "_has_room", _one_too_many)]),
+    "deliveries without limit": switch([(MessageStore, "is_used_up", lambda *_: False)]),
     "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),
     "expired messages lost": switch([(DeadLetterRouter, "expired", lambda *_: None)]),
     "redriven messages lost": switch([(DeadLetterRouter, "send", lambda *_: None)]),

@@ -35,7 +35,7 @@ RUN_MAX = 3
 """Messages of a group of the queue `FIFO` that may be in flight together."""
 
 TRAITS, GROUPED, BOUNDED, JOBS, DEAD = b"traits", b"grouped", b"bounded", b"jobs", b"dead"
-TENANTS, FIFO = b"tenants", b"fifo"
+TENANTS, FIFO, LIMITED = b"tenants", b"fifo", b"limited"
 SOURCE, COPY, TAKEN, MADE, ONCE = b"source", b"copy", b"taken", b"made", b"once"
 QUEUES: dict[bytes, list[list[Any]]] = {
     TRAITS: [[b"expire_to_queue", DEAD], [b"retry", RETRIES], [b"timeout", 3]],
@@ -51,6 +51,7 @@ QUEUES: dict[bytes, list[list[Any]]] = {
         *([b"retry", RETRIES], [b"timeout", 2]),
     ],
     FIFO: [[b"group_max_in_flight", RUN_MAX], [b"retry", RETRIES], [b"timeout", 2]],
+    LIMITED: [[b"dead_letter_queue", DEAD], [b"max_deliveries", 2], [b"retry", RETRIES], [b"timeout", 1]],
     BOUNDED: [[b"max_items", 4], [b"retry", RETRIES], [b"timeout", 3]],
     JOBS: [[b"dead_letter_queue", DEAD], [b"retry", 1], [b"timeout", 1]],
     DEAD: [[b"retry", RETRIES], [b"timeout", 3]],
@@ -126,7 +127,9 @@ class QueueClient:
         self._later(PAUSE_S, self._act)
 
     def _push(self) -> None:
-        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, FIFO, FIFO, TENANTS, TENANTS, BOUNDED, JOBS, TAKEN])
+        queue = self._rng.choice(
+            [TRAITS, TRAITS, GROUPED, GROUPED, FIFO, FIFO, TENANTS, TENANTS, BOUNDED, JOBS, TAKEN, LIMITED]
+        )
         rows = [self._row(self._traits(queue)) for _ in range(self._rng.choice([1, 1, 3]))]
         self._send([Op.PUSH_ROWS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
@@ -153,8 +156,15 @@ class QueueClient:
         self._send([Op.PUSH_ROWS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
     def _push_once(self) -> None:
+        if not self._has_exact_keys():
+            return
         rows = [self._row_once() for _ in range(self._rng.choice([1, 1, 2]))]
         self._send([Op.PUSH_ROWS, ONCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _has_exact_keys(self) -> bool:
+        """Return whether the properties of the queue have been set, as they may have been lost before the first election."""
+        queue = self._replica.node.replica.machine.state.queues.get(ONCE)
+        return queue is not None and queue.settings.options is not None and bool(queue.settings.options.key_window_us)
 
     def _row_once(self) -> list[Any]:
         traits = [-1, 0, 0, 0, b"", self._rng.choice(GROUPS[:2])]
@@ -193,6 +203,9 @@ class QueueClient:
             return
         rng, pulls = self._rng, self._replica.node.service.pulls
         queue, count = rng.choice(PULLED), rng.choice([1, 1, 5])
+        if queue == LIMITED:
+            # So that the pull moves all messages that were delivered often enough.
+            count = ALL
         ticket = (self, queue, count, rng.choice([0.0, 0.0, 0.5]))
         way = rng.choice(["timeout", "timeout", "lease", "settled"])
         if way == "settled" and queue != TAKEN:
@@ -254,7 +267,8 @@ class QueueClient:
         """Ack a message and push another one elsewhere in one transaction; some of these transactions cannot
         be applied.
         """
-        row, target = (self._row_once(), ONCE) if self._rng.random() < 0.2 else (self._row([]), MADE)
+        is_once = self._rng.random() < 0.2 and self._has_exact_keys()
+        row, target = (self._row_once(), ONCE) if is_once else (self._row([]), MADE)
         operations: list[list[Any]] = [[Op.PUSH_ROWS, target, [row]], [Op.ACK, TAKEN, [number]]]
         flaw = self._rng.random()
         if flaw < 0.1:

@@ -24,6 +24,7 @@ class Copy:
         origin: the queue that dropped it, empty if a client pushed it.
         delivery: the number of its current lease, 0 without one.
         until_us: the deadline of the lease.
+        deliveries: how often it was delivered in this queue.
         sequence, tag: its id in a queue whose messages are polled, once it was delivered.
     """
 
@@ -40,6 +41,7 @@ class Copy:
     delivery: int = 0
     until_us: int = 0
     ready_us: int = 0
+    deliveries: int = 0
     sequence: int = 0
     tag: int = 0
 
@@ -104,6 +106,7 @@ class Copies:
         copy.delivery, copy.until_us = delivery, until_us
         copy.ready_us = copy.due_us
         copy.remaining -= 1
+        copy.deliveries += 1
         self.held[delivery] = copy
 
     def remove(self, copy: Copy) -> None:
@@ -116,6 +119,10 @@ class Copies:
         target = self.value(copy.queue, reason, b"")
         if target:
             self._take_over(copy, target).origin = copy.queue
+
+    def is_used_up(self, copy: Copy) -> bool:
+        most = self.value(copy.queue, b"max_deliveries", None)
+        return most is not None and copy.deliveries >= most
 
     def send_back(self, copy: Copy) -> None:
         """Move the copy back to the queue it came from."""
@@ -153,4 +160,5 @@ class Copies:
     def put_back(self, copy: Copy) -> None:
         """Undo a delivery that reached no client."""
         copy.remaining += 1
+        copy.deliveries -= 1
         self.come_back(copy, copy.ready_us)

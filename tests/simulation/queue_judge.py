@@ -180,6 +180,9 @@ class QueueJudge:
     def _pulled(self, queue: bytes, lease_us: int, settles: bool, delivered: list[Any]) -> None:
         copies = self._copies
         taken: list[Copy] = []
+        for used_up in filter(copies.is_used_up, copies.waiting(queue)):
+            if used_up.due_us <= copies.now_us:
+                copies.give_up(used_up, b"dead_letter_queue")
         for _queue, delivery, remaining, message in delivered:
             number = number_of(body_of(message.content))
             if delivery in self._deliveries:

@@ -6,6 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.leaving_clients import LeavingClient, LeavingJudge
+from tests.simulation.moving_clients import MovingClient, MovingJudge
 from tests.simulation.node_clients import Ledger, body_of
 from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
 from tests.simulation.producer_clients import NUMBERED, ProducerClient, ProducerJudge
@@ -36,6 +37,7 @@ class _Ledger(Ledger):
         self.session_judge = SessionJudge(simulation.checkers)
         self.leaving_judge = LeavingJudge(simulation.checkers)
         self.schedule_judge = ScheduleJudge(simulation.checkers)
+        self.moving_judge = MovingJudge(simulation.checkers)
         self.producer_judge = ProducerJudge(simulation.checkers)
 
     def begin_again(self) -> None:
@@ -44,6 +46,7 @@ class _Ledger(Ledger):
         self.session_judge.begin_again()
         self.leaving_judge.begin_again()
         self.schedule_judge.begin_again()
+        self.moving_judge.begin_again()
         self.producer_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
@@ -52,13 +55,14 @@ class _Ledger(Ledger):
         self.session_judge.applied(index, now_us, commands, applied)
         self.leaving_judge.applied(commands)
         self.schedule_judge.applied(index, now_us, commands, applied)
+        self.moving_judge.applied(index, now_us, commands, applied)
 
     def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
         self.leaving_judge.own_applied((host.id, host.life), commands, applied.results)
 
 
 class QueueSubject(NodeSubject):
-    """A `NodeSubject` with five more clients at each node."""
+    """A `NodeSubject` with six more clients at each node."""
 
     name = "queues"
 
@@ -66,7 +70,7 @@ class QueueSubject(NodeSubject):
         ledger = _Ledger(simulation)
         self._judge, self._session_judge = ledger.judge, ledger.session_judge
         self._leaving_judge, self._producer_judge = ledger.leaving_judge, ledger.producer_judge
-        self._schedule_judge = ledger.schedule_judge
+        self._schedule_judge, self._moving_judge = ledger.schedule_judge, ledger.moving_judge
         self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
@@ -77,6 +81,7 @@ class QueueSubject(NodeSubject):
         SessionClient(host, replica, self._requests, self._session_judge, self._seed)
         LeavingClient(host, replica, self._requests, self._leaving_judge, self._seed)
         ScheduleClient(host, replica, self._requests, self._seed)
+        MovingClient(host, replica, self._requests, self._seed)
         ProducerClient(host, replica, self._requests, self._producer_judge, self._seed)
         return replica
 
@@ -88,6 +93,7 @@ class QueueSubject(NodeSubject):
         contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
         self._session_judge.check(machines, contents)
         self._schedule_judge.check(machines)
+        self._moving_judge.check(machines)
         self._leaving_judge.check([(host.id, host.life) for host in simulation.voters() if host.running])
         self._producer_judge.check({name: _numbered(machine) for name, machine in machines.items()})
 

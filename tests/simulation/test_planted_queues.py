@@ -23,6 +23,7 @@ KINDS = {
     "runs over one in flight": {"behind one in flight"},
     "tags that do not expire": {"tag judged wrongly"},
     "one too many in a full queue": {"bound exceeded"},
+    "deliveries without limit": {"delivered though gone", "wrong result: redriven"},
     "dead letters lost": {"wrong result: redriven"},
     "expired messages lost": {"wrong result: redriven"},
     "redriven messages lost": {"message lost", "out of order", "wrong result: redriven"},

@@ -52,7 +52,7 @@ class LeaseTable:
                 heappush(self._late, (deadline_us, number))
 
     def load(self, numbers: list[int], messages: list[Message]) -> None:
-        """Add the leases of a snapshot; numbers grow, and the messages carry their deadlines."""
+        """Add the leases of a snapshot, in the order of the table; the messages carry their deadlines."""
         self.messages.update(zip(numbers, messages, strict=True))
         runs = self._runs
         for number, message in zip(numbers, messages, strict=True):

@@ -75,7 +75,6 @@ class Restoration:
         self._bodies: LoadedBodies | None = None
         # Sequence of the message that is the current queue's window, until it is found.
         self._window = 0
-        self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)
         self._handlers: dict[str, Callable[..., None]] = {
             "lmqcluster": self._take_header,
@@ -273,7 +272,6 @@ class Restoration:
         self._state.lease_watch.load(queue)
         self._state.idle.load(queue)
         queue.suspended = bool(flag)
-        self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)
 
     def _take_bindings(self, rows: list[Any]) -> None:
@@ -426,9 +424,10 @@ class Restoration:
         if not len(as_ints(numbers)) == len(as_ints(ready)) == len(messages):
             raise ValueError("the columns of a slice differ in length")
         for number in numbers:
-            if not self._last_number < number <= self._state.last_delivery:
-                raise ValueError("delivery numbers are out of order")
-            self._last_number = number
+            if not 0 < number <= self._state.last_delivery:
+                raise ValueError("a delivery number was not given yet")
+        if len(set(numbers)) < len(numbers) or not queue.store.leases.messages.keys().isdisjoint(numbers):
+            raise ValueError("a delivery number comes twice")
         for message, ready_us in zip(messages, ready, strict=True):
             message.ready_us = ready_us
         queue.store.leases.load(numbers, messages)

@@ -210,7 +210,6 @@ class _FrozenQueue:
             FrozenBodies(queue.store.gathered) if named is not None and queue.store.gathered is not None else None
         )
         self._delayed = queue.store.delayed.copy()
-        # Numbers only grow, so the table is in their order.
         self._numbers = deque(queue.store.leases.messages)
         self._leased = deque(queue.store.leases.messages.values())
         rich = queue.store.rich

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from aiohttp import web
 
 from ...core import Role
 from ...node.access.access import UNKNOWN_CLIENT
@@ -43,9 +44,9 @@ _READER_BYTES_MAX: Final = 256 * 1024
 """Most bytes of a request by a client that may only read."""
 _UNKNOWN: Final = "unknown"
 _NOTHING: Final = b"<UnknownOperationException/>"
-_CODE: Final = "sqs_code"
+_CODE: Final = web.RequestKey("sqs_code", str)
 """Key under which a request holds the code of its error."""
-_CLAIM: Final = "sqs_claim"
+_CLAIM: Final = web.RequestKey("sqs_claim", Claim)
 """Key under which a request holds its signature."""
 
 
@@ -94,7 +95,7 @@ class SqsPort(HttpPort):
         if not _has_form(request):
             return None
         body = await request.read_body(self._body_bytes_max(request.principal))
-        claim: Claim | None = request.get(_CLAIM)
+        claim = request.get(_CLAIM)
         if claim is not None:
             request.principal = self._signatures.verify(claim, body)
             if isinstance(request.protocol, Connection):

@@ -138,6 +138,19 @@ def test_a_damaged_snapshot_is_refused(driver: Driver, damage: Any, complaint: s
         Machine.restore(compile_pattern, damage(records(driver.machine)))
 
 
+def test_leases_are_restored_in_their_order_whatever_their_numbers(driver: Driver) -> None:
+    """A message may be leased again under the number that it had."""
+    driver.push(b"other", b"1", b"2", b"3")
+    driver.pull(b"other", 3)
+    leases = driver.machine.state.queues[b"other"].store.leases
+    number, message = next(iter(leases.messages.items()))
+    del leases.messages[number]
+    leases.add(message.due_us, number, [message])
+    again = copied(driver.machine)
+    assert list(again.state.queues[b"other"].store.leases.messages) == list(leases.messages)
+    assert records(again) == records(driver.machine)
+
+
 def test_only_the_first_founding_counts() -> None:
     """All nodes may try to found the cluster; one salt wins on every replica."""
     driver = Driver()

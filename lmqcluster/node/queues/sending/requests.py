@@ -114,9 +114,13 @@ def create(
     indexed: bool = False,
 ) -> Request:
     """Create a queue unless it exists; the result is whether it is new."""
-    pairs, texts = [list(pair) for pair in properties], _annotation_rows(annotations)
+    pairs, texts = [list(pair) for pair in properties], _rows(annotations)
     size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
     return Request(Create(queue, owner, pairs, indexed, texts), size)
+
+
+def _rows(annotations: AnnotationChanges) -> list[list[bytes | None]]:
+    return [[name.encode(), None if text is None else text.encode()] for name, text in annotations.items()]
 
 
 def delete(queue: bytes) -> Request:
@@ -133,13 +137,9 @@ def set_properties(
     must_exist: bool = False,
 ) -> Request:
     """Set some of a queue's own properties and annotations; with `only_unset` only those that are not set."""
-    pairs, texts = [list(pair) for pair in properties], _annotation_rows(annotations)
+    pairs, texts = [list(pair) for pair in properties], _rows(annotations)
     size = _SMALL_BYTES + properties_bytes(properties) + annotations_bytes(annotations)
     return Request(SetProperties(queue, pairs, only_unset, annotations=texts, must_exist=must_exist), size)
-
-
-def _annotation_rows(annotations: AnnotationChanges) -> list[list[bytes | None]]:
-    return [[name.encode(), None if text is None else text.encode()] for name, text in annotations.items()]
 
 
 def clear_properties(queue: bytes) -> Request:
