@@ -1,4 +1,4 @@
-"""Installs AWS's clients through the package managers of their languages, each in a folder of its own below ``build``.
+"""Installs AWS's clients through the package managers of their languages, each in an own folder below ``build``.
 
 A test is skipped if the package manager is missing or cannot install them.
 """
@@ -19,6 +19,7 @@ from ..installing import one_at_a_time
 __all__ = ["go_program", "java_libraries", "npm_packages", "python_packages"]
 
 BUILD = Path(__file__).parents[2] / "build" / "sqs-clients"
+NPM_PACKAGES = ("@aws-sdk/client-sqs@3.1175.0", "sqs-consumer@15.0.3")
 DEADLINE_S = 300.0
 
 
@@ -67,12 +68,12 @@ def python_packages(name: str, *packages: str) -> Path:
     return folder
 
 
-def npm_packages(*packages: str) -> Path:
+def npm_packages() -> Path:
     """Return the folder that contains ``node_modules``."""
     folder = BUILD / "npm"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    command = [_program("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages]
+    command = [_program("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts", *NPM_PACKAGES]
     _installed(command, folder, folder / "node_modules" / ".package-lock.json")
     return folder
 

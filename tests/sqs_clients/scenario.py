@@ -96,7 +96,7 @@ def dead_letters(sqs: Any, name: str) -> None:
 
 
 def strangers(address: str) -> None:
-    for key, secret, code in (("nobody", "x", "InvalidClientTokenId"), (None, "x", "SignatureDoesNotMatch")):
+    for key, secret, code in (("stranger", "x", "InvalidClientTokenId"), (None, "x", "SignatureDoesNotMatch")):
         known = boto3.Session().get_credentials().access_key
         client = boto3.client("sqs", endpoint_url=address, aws_access_key_id=key or known, aws_secret_access_key=secret)
         assert code_of(error_of(client.list_queues)) == code

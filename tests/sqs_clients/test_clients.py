@@ -1,4 +1,4 @@
-"""AWS's published clients work with a cluster unchanged: endpoint and keys are all that they are told.
+"""AWS's published clients work with a cluster unchanged: only endpoint and keys are given to them.
 
 Each program creates queues, sends singly and in batches, receives with long polls, hides messages again, deletes them, and meets
 an error of which its SDK makes a class. SDKs compare the digests of what they send and receive.
@@ -45,13 +45,12 @@ def test_boto3(keyed: Keyed, queue_name: str) -> None:
 
 def test_boto3_of_before_the_json_protocol(keyed: Keyed, queue_name: str) -> None:
     packages = python_packages("old", "boto3==1.28.60", "botocore==1.31.60")
-    command = [sys.executable, FOLDER / "scenario.py", keyed.url(1), queue_name[-40:]]
+    command = (sys.executable, FOLDER / "scenario.py", keyed.url(1), queue_name[-40:])
     assert run(keyed, command, PYTHONPATH=str(packages)).strip() == "1.28.60"
 
 
 def test_javascript_and_sqs_consumer(keyed: Keyed, queue_name: str) -> None:
-    packages = npm_packages("@aws-sdk/client-sqs@3.1175.0", "sqs-consumer@15.0.3")
-    run(keyed, [nodejs(), FOLDER / "scenario.mjs", f"{packages}/", keyed.url(2), queue_name[-40:]])
+    run(keyed, [nodejs(), FOLDER / "scenario.mjs", f"{npm_packages()}/", keyed.url(2), queue_name[-40:]])
 
 
 def test_go(keyed: Keyed, queue_name: str) -> None:
@@ -60,8 +59,18 @@ def test_go(keyed: Keyed, queue_name: str) -> None:
 
 def test_java(keyed: Keyed, queue_name: str) -> None:
     libraries = java_libraries(FOLDER / "java")
-    command = ["java", "-Xmx128m", "-cp", f"{libraries}/*", FOLDER / "java" / "Scenario.java"]
-    run(keyed, [*command, keyed.url(1), queue_name[-40:]])
+    run(
+        keyed,
+        [
+            "java",
+            "-Xmx128m",
+            "-cp",
+            f"{libraries}/*",
+            FOLDER / "java" / "Scenario.java",
+            keyed.url(1),
+            queue_name[-40:],
+        ],
+    )
 
 
 def test_the_command_line_of_aws(keyed: Keyed, queue_name: str, tmp_path: Path) -> None:

@@ -220,8 +220,8 @@ def _parts_of_query(found: dict[str, str], names: list[bytes]) -> _Parts:
             raise _incomplete(f"'{name}' is there twice.")
     if not _EXPIRY.fullmatch(found["X-Amz-Expires"]) or not 1 <= int(found["X-Amz-Expires"]) <= EXPIRY_S_MAX:
         raise _incomplete(f"X-Amz-Expires must be 1 to {EXPIRY_S_MAX} seconds.")
-    credential, signed_headers, signature, stamp, expiry = (found[name] for name in _QUERY_PARTS)
-    return _Parts(credential, signed_headers, signature, stamp, expiry)
+    credential, signed, signature, stamp, expiry = (found[name] for name in _QUERY_PARTS)
+    return _Parts(credential, signed, signature, stamp, expiry)
 
 
 def _stamp(date: str) -> str:
