@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import PushFlag, Role
+from lmqcluster.core.log.results import TagState
 from lmqcluster.node.access.access import Principal
 from lmqcluster.node.queues.polls import PollAttempt
 from lmqcluster.node.queues.sending.push_items import PushItem
@@ -67,7 +68,7 @@ def test_a_repeated_poll_gets_the_same_messages_and_tags(tmp_path: Path) -> None
             again = await service.polled.poll(Q, count=1, hide_s=30, wait_s=DEADLINE_S, attempt=attempt)
             assert [(one.delivery.id, one.tag) for one in again] == [(one.delivery.id, one.tag) for one in before]
         (one,) = first[0]
-        assert await service.polled.delete(Q, [(one.delivery.sequence, one.tag)]) == [True]
+        assert await service.polled.delete(Q, [(one.delivery.sequence, one.tag)]) == [TagState.VALID]
         assert await service.polled.poll(Q, count=1, hide_s=30, attempt=ONE) == []
 
     on_a_node(tmp_path, main)

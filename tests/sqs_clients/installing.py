@@ -1,4 +1,4 @@
-"""Installs AWS's clients through the package managers of their languages, each in an own folder below ``build``.
+"""Installs AWS's clients through the package managers of their languages, each in a separate folder below ``build``.
 
 A test is skipped if the package manager is missing or cannot install them.
 """

@@ -1,4 +1,4 @@
-"""AWS's published clients work with a cluster unchanged: only endpoint and keys are given to them.
+"""AWS's published clients work with a cluster unchanged: only the endpoint and the keys differ.
 
 Each program creates queues, sends singly and in batches, receives with long polls, hides messages again, deletes them, and meets
 an error of which its SDK makes a class. SDKs compare the digests of what they send and receive.
