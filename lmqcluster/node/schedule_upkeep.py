@@ -12,7 +12,7 @@ from ..core.log.commands import Command, ReportClock, SetScheduleClock, SupplyTi
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
 from .commit.proposer import PendingCommand, Proposer
-from .queues.schedules.clocks import STEP_US, agreed_ahead
+from .queues.schedules.clocks import STEP_US, TOLERANCE_US, agreed_ahead
 from .queues.schedules.supply import supply_of
 
 __all__ = ["ScheduleUpkeep"]
@@ -25,6 +25,8 @@ SUPPLIES_MAX: Final = 200
 """Most schedules of one command."""
 REPORT_PERIOD_S: Final = 1.0
 """A node reports its clock at most once in this time."""
+AGREED_S: Final = 3.0
+"""A majority must agree for this long before the schedule clock jumps, because reports of clocks that were set are late."""
 
 
 class ScheduleUpkeep:
@@ -32,6 +34,8 @@ class ScheduleUpkeep:
 
     def __init__(self) -> None:
         self._under_way: set[int] = set()
+        # The offset to which the schedule clock would have to jump, and since when.
+        self._jump: tuple[int, float] | None = None
         # Definitions, by serial number, whose due times this node cannot compute.
         self._unknown: set[int] = set()
         self._reported_s = float("-inf")
@@ -45,6 +49,7 @@ class ScheduleUpkeep:
         """Report this node's clock, or set the schedule clock if this node leads; `is_full`: it has no room for messages."""
         schedules, ahead_us = replica.machine.state.schedules, _ahead_us(replica)
         if not replica.is_leader():
+            self._jump = None
             self._report(replica, proposer, ahead_us)
             return
         told_us, held = schedules.ahead_us, is_full and len(schedules) > 0
@@ -52,10 +57,20 @@ class ScheduleUpkeep:
         agreed_us = agreed_ahead(reports, replica.status().members, replica.id, ahead_us)
         if told_us is None:
             self._propose(proposer, SetScheduleClock(ahead_us, held))
-        elif agreed_us is not None and abs(agreed_us - told_us) > STEP_US:
+        elif self._is_settled(agreed_us, told_us) and agreed_us is not None and abs(agreed_us - told_us) > STEP_US:
             self._propose(proposer, SetScheduleClock(agreed_us, held))
         elif held != schedules.held:
             self._propose(proposer, SetScheduleClock(told_us, held))
+
+    def _is_settled(self, agreed_us: int | None, told_us: int) -> bool:
+        """Return whether the schedule clock need not jump, or has had to jump there for long enough."""
+        if agreed_us is None or abs(agreed_us - told_us) <= TOLERANCE_US:
+            self._jump = None
+            return True
+        now_s = time.monotonic()
+        if self._jump is None or abs(agreed_us - self._jump[0]) > TOLERANCE_US:
+            self._jump = agreed_us, now_s
+        return now_s - self._jump[1] >= AGREED_S
 
     def _report(self, replica: Replica, proposer: Proposer, ahead_us: int) -> None:
         told_us = replica.machine.state.schedules.clocks.get(replica.id.encode())

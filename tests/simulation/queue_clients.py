@@ -141,8 +141,15 @@ class QueueClient:
         self._send([Op.PUSH_ROWS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
     def _push_once(self) -> None:
+        if not self._has_exact_keys():
+            return
         rows = [self._row_once() for _ in range(self._rng.choice([1, 1, 2]))]
         self._send([Op.PUSH_ROWS, ONCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _has_exact_keys(self) -> bool:
+        """Return whether the properties of the queue have been set, as they may have been lost before the first election."""
+        queue = self._replica.node.replica.machine.state.queues.get(ONCE)
+        return queue is not None and queue.settings.options is not None and bool(queue.settings.options.key_window_us)
 
     def _row_once(self) -> list[Any]:
         traits = [-1, 0, 0, 0, b"", self._rng.choice(GROUPS[:2])]
@@ -219,7 +226,8 @@ class QueueClient:
         """Ack a message and push another one elsewhere in one transaction; some of these transactions cannot
         be applied.
         """
-        row, target = (self._row_once(), ONCE) if self._rng.random() < 0.2 else (self._row([]), MADE)
+        is_once = self._rng.random() < 0.2 and self._has_exact_keys()
+        row, target = (self._row_once(), ONCE) if is_once else (self._row([]), MADE)
         operations: list[list[Any]] = [[Op.PUSH_ROWS, target, [row]], [Op.ACK, TAKEN, [number]]]
         flaw = self._rng.random()
         if flaw < 0.1:
