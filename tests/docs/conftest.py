@@ -12,11 +12,11 @@ from tests.integration.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 SHOWN = (
-    ("127.0.0.1:9980", "127.0.0.1:18800", "127.0.0.1:3333"),
-    ("127.0.0.1:9990", "127.0.0.1:18810", "127.0.0.1:3343"),
-    ("127.0.0.1:10000", "127.0.0.1:18820", "127.0.0.1:3353"),
+    ("127.0.0.1:9980", "127.0.0.1:18800", "127.0.0.1:3333", "127.0.0.1:9324"),
+    ("127.0.0.1:9990", "127.0.0.1:18810", "127.0.0.1:3343", "127.0.0.1:9334"),
+    ("127.0.0.1:10000", "127.0.0.1:18820", "127.0.0.1:3353", "127.0.0.1:9344"),
 )
-"""Addresses of the nodes of ``lmq dev`` for HTTP, MessagePack-RPC and queued's clients, which pages show."""
+"""Addresses of the nodes of ``lmq dev`` for HTTP, MessagePack-RPC, and clients of queued and SQS, which pages show."""
 
 
 def addresses_of(cluster: Cluster) -> Mapping[str, str]:
@@ -24,7 +24,7 @@ def addresses_of(cluster: Cluster) -> Mapping[str, str]:
     return {
         shown: real
         for addresses, node in zip(SHOWN, cluster.nodes, strict=True)
-        for shown, real in zip(addresses, (node.http, node.rpc, node.queued), strict=True)
+        for shown, real in zip(addresses, (node.http, node.rpc, node.queued, node.sqs), strict=True)
     }
 
 

@@ -96,7 +96,7 @@ def test_a_token_signs_and_its_role_and_queues_count(guarded: Guarded) -> None:
 
 
 def test_strangers_get_the_errors_of_aws(guarded: Guarded) -> None:
-    assert error_of(guarded.client("nobody").list_queues)[::2] == (403, "InvalidClientTokenId")
+    assert error_of(guarded.client("stranger").list_queues)[::2] == (403, "InvalidClientTokenId")
     assert error_of(guarded.client("writer", "wrong").list_queues)[::2] == (403, "SignatureDoesNotMatch")
     # The token of another one signs with another key.
     assert error_of(guarded.client("root", guarded.keys["writer"]).list_queues)[::2] == (403, "InvalidClientTokenId")
@@ -164,7 +164,7 @@ def test_the_body_of_a_stranger_is_not_awaited(guarded: Guarded, kind: str) -> N
     for authorization in (
         "",
         "Authorization: Bearer lmq_x\r\n",
-        f"Authorization: AWS4-HMAC-SHA256 Credential=nobody/{scope}, {names}, Signature={'0' * 64}\r\n",
+        f"Authorization: AWS4-HMAC-SHA256 Credential=stranger/{scope}, {names}, Signature={'0' * 64}\r\n",
         f"Authorization: AWS4-HMAC-SHA256 Credential=writer/{scope}, SignedHeaders=x, Signature={'0' * 64}\r\n",
     ):
         answer = answered(guarded.node.sqs, f"{begin}{authorization}\r\n")

@@ -23,3 +23,4 @@ imports.add_command(
     )
 )
 imports.add_command(Deferred("queued", "admin.imports.import_queued", "Drain the queues of a running queued."))
+imports.add_command(Deferred("sqs", "admin.imports.import_sqs", "Drain queues of Amazon SQS."))

@@ -202,7 +202,8 @@ def refusal(signatures: Signatures, request: Sent, now_s: float = NOW_S) -> tupl
     """Return shape, code and status of the error for a request."""
     with pytest.raises(SqsError) as caught:
         check(signatures, request, now_s)
-    return tuple(caught.value.kind)
+    kind = caught.value.kind
+    return kind.shape, kind.code, kind.status
 
 
 MISMATCH = ("InvalidSignatureException", "SignatureDoesNotMatch", 403)
@@ -455,11 +456,11 @@ def test_guesses_get_no_place_among_the_signing_keys(signatures: Signatures) -> 
 
 def test_the_signing_keys_of_one_client_are_bounded(signatures: Signatures) -> None:
     for number in range(KEYS_MAX + 20):
-        request = signed(
-            lambda credentials, number=number: SigV4Auth(credentials, "sqs", f"region-{number}"),
-            "GET",
-            f"{URL}/?Action=x",
-        )
+
+        def signer(credentials: Credentials, region: str = f"region-{number}") -> SigV4Auth:
+            return SigV4Auth(credentials, "sqs", region)
+
+        request = signed(signer, "GET", f"{URL}/?Action=x")
         assert check(signatures, request) == KEY_ID
     assert len(signatures) == KEYS_MAX
 
