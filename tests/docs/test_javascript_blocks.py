@@ -34,7 +34,7 @@ def test_the_examples_of_a_page_print_the_output_in_their_comments(
     program = tmp_path / "example.mjs"
     program.write_text(block, encoding="utf-8")
     # Packages warn of releases of Node.js that they will not support for ever.
-    command = [nodejs(), "--no-warnings", program]
+    command = [nodejs(), "--no-warnings", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stderr) == (0, ""), page
     assert done.stdout.splitlines() == _PRINTED.findall(block)

@@ -56,7 +56,7 @@ HARMLESS: Final = {
     "context ls", "context save", "context select", "context show", "definitions export",
     "import kestrel",
     "import kestrel-config",
-    "import queued",
+    "import queued", "import sqs",
     "schedule ls", "schedule show", "schedule add", "schedule pause", "schedule resume", "schedule run-now",
     "job ls", "session ls", "lock ls", "client ls", "client waiting", "client leases",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",

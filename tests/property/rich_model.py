@@ -521,7 +521,7 @@ class RichModel:
 
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int, label: bytes = b"", everything: bool = False) -> int | None:
+    def purge(self, name: bytes, limit: int, label: bytes = b"", _ids: None = None, everything: bool = False) -> Any:
         if label:
             return self.withdraw(name, label, limit)
         if name not in self.queues:

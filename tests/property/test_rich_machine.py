@@ -97,7 +97,7 @@ OPERATE = st.one_of(
     _command(Op.SUSPEND, QUEUES, st.booleans()),
     _command(Op.PURGE, QUEUES, st.integers(0, 3)),
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
-    _command(Op.PURGE, QUEUES, st.integers(0, 3), st.just(b""), st.just(True)),
+    _command(Op.PURGE, QUEUES, st.integers(0, 3), st.just(b""), st.none(), st.just(True)),
     _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.BIND, QUEUES, QUEUES),
     _command(Op.BIND, st.just(b"a"), st.just(b"a+b")),

@@ -76,8 +76,10 @@ class QueueActions:
         answer = {"QueueUrl": tools.names.url(call.request, call.queue)}
         name = call.needed("QueueName")
         is_fifo = str(given.get("FifoQueue", "")).lower() == "true"
-        if not given and is_creatable(name) and tools.known(call.queue) is not None:
-            return answer
+        if not given and is_creatable(name, is_fifo=True):
+            await self._service.sender.look_up()
+            if tools.known(call.queue) is not None:
+                return answer
         if not is_creatable(name, is_fifo=is_fifo):
             raise invalid_value(_NAME_TEXT)
         changes = changes_of(given, is_fifo=is_fifo, limits=tools.limits, ignored=tools.ignored)
