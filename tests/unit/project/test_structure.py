@@ -32,8 +32,6 @@ GENERATED_FILES = {"tests/integration/kestrel_thrift/generated/Kestrel.py"}
 LONG_FUNCTIONS = {
     "cli/pipeline/streams.py _stream_options": "a list of click options",
     "lmqcluster/client/aio/client.py __init__": "documented keyword arguments",
-    "lmqcluster/core/snapshot/records.py __init__": "the readers of all kinds of records",
-    "lmqcluster/core/state/state.py __init__": "the tables of the state",
     "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",
 }
 
