@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lmqcluster.core.queue.queue import Queue
-from lmqcluster.core.routing import move_tasks, moving
+from lmqcluster.core.routing import move_tasks
 from lmqcluster.core.routing.move_tasks import MoveTask, MoveTasks, TaskStatus
 from tests.simulation.switches import switch
 
@@ -14,7 +14,6 @@ __all__ = ["PLANTED_MOVES"]
 
 _allowed = MoveTask.allowed
 _load = MoveTasks.load
-_move_to = moving.move_to
 
 
 def _forgotten(self: MoveTasks, tasks: Iterable[MoveTask]) -> None:
