@@ -213,6 +213,8 @@ class History:
             [Op.MOVE, queue, self._queue(), count],
             [Op.SUSPEND, queue, pick((True, False, False))],
             [Op.PURGE, queue, count, pick(_LABELS)],
+            [Op.START_MOVE_TASK, pick((b"a", b"b", b"dead")), pick((b"", self._queue())), pick((0, 1, 20))],
+            [Op.CANCEL_MOVE_TASK, pick((b"a", b"b", b"dead")), self.random.randint(1, 9)],
             [Op.REDRIVE, pick((b"b", b"dead")), pick((b"", self._queue())), pick(_LABELS), count],
             [Op.CREATE, queue, pick(_OWNERS)],
             [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), False, self._annotations()],

@@ -50,6 +50,7 @@ SOUND: list[list[Any]] = [
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.SET_PROPERTIES, b"q", [], False, True],
     [Op.SET_PROPERTIES, b"q", [], False, False, [[b"a", b"text"], [b"b", None]], False],
+    [Op.PUSH_ROWS, b"q", [[b"seven", None, b"", None, []], b"eight"], b"", None, 0, False, 0, [b"attempt", b""]],
     [Op.DELETE, b"q"],
     [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
     [Op.BARRIER],

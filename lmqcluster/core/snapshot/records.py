@@ -110,6 +110,12 @@ class Restoration:
             "lock_tokens": self._take_lock_tokens,
             "waiting_pushes": self._take_waiting_pushes,
             "gaining": self._take_gaining,
+            **self._message_handlers(),
+            "end": self._take_end,
+        }
+
+    def _message_handlers(self) -> dict[str, Callable[..., None]]:
+        return {
             "waiting": lambda *columns: self._take_rich("waiting", *columns),
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
@@ -123,7 +129,6 @@ class Restoration:
             "pages": self._take_pages,
             "delayed": self._take_delayed,
             "leased": self._take_leased,
-            "end": self._take_end,
         }
 
     def take(self, record: list[Any]) -> None:

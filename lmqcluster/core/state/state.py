@@ -173,25 +173,27 @@ class State:
         self.times = TimesOfDay()
         self.schedules = Schedules(self, self.admission.reach)
         self.move_tasks = MoveTasks(self, self.exits)
-        self.expiry.watch(
-            [
-                Limited(self.defaults, SPREAD_STEPS),
-                Limited(self.lease_watch, 1_000),
-                Limited(self.timers, 1_000),
-                Limited(self.keys, 2_000),
-                Limited(self.keys.exact, 2_000),
-                Limited(self.sent, 2_000),
-                Limited(self.received, 2_000),
-                Limited(self.producers, 2_000),
-                Limited(self.marks, 10),
-                Limited(self.batches, 100),
-                Limited(self.idle, 100),
-                Limited(self.sessions, END_STEPS),
-                Limited(self.waiting_pushes, 1_000),
-                Limited(self.schedules, STEPS_MAX),
-                Limited(self.move_tasks, MOVED_MAX),
-            ]
-        )
+        self.expiry.watch(self._sources())
+
+    def _sources(self) -> list[Limited]:
+        """Return the tables whose rows expire by log time, and the most rows of each that one batch ends."""
+        return [
+            Limited(self.defaults, SPREAD_STEPS),
+            Limited(self.lease_watch, 1_000),
+            Limited(self.timers, 1_000),
+            Limited(self.keys, 2_000),
+            Limited(self.keys.exact, 2_000),
+            Limited(self.sent, 2_000),
+            Limited(self.received, 2_000),
+            Limited(self.producers, 2_000),
+            Limited(self.marks, 10),
+            Limited(self.batches, 100),
+            Limited(self.idle, 100),
+            Limited(self.sessions, END_STEPS),
+            Limited(self.waiting_pushes, 1_000),
+            Limited(self.schedules, STEPS_MAX),
+            Limited(self.move_tasks, MOVED_MAX),
+        ]
 
     # --- queues ---------------------------------------------------------------------------------------------------
 

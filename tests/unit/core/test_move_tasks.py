@@ -34,7 +34,7 @@ def task(driver: Driver, source: bytes = DEAD) -> MoveTask:
 
 
 def run(driver: Driver, seconds: float) -> None:
-    """Let log time pass as the leader does, a batch for each step."""
+    """Advance log time as the leader does, a batch for each step."""
     for _ in range(round(seconds * SECOND / STEP_US)):
         driver.now_us += STEP_US
         driver.tick()

@@ -33,7 +33,7 @@ ORDINARY = {
     "reserve", "rows", "salt", "set", "stream", "limits", "throttle", "total", "transaction", "update", "upgrade", "wait",
     "withdraw",
     "max", "age", "size", "old", "when", "full", "to", "queue", "backoff", "destination", "fanout", "only", "on",
-    "lettered", "retry",
+    "lettered", "retry", "start",
 }  # fmt: skip
 GENERAL = {
     "arguments", "bad", "cluster", "conflict", "down", "exceeded", "host", "internal", "large", "left", "lost", "method",
