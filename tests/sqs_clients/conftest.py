@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from ..integration.cluster import Cluster, clean_environment
+from ..integration.cluster import Cluster, NodeProcess, clean_environment
 from ..integration.conftest import new_queue_name, queue_name
 from ..integration.programs import run_here
 
-__all__ = ["Keyed", "keyed", "new_queue_name", "queue_name"]
+__all__ = ["Keyed", "keyed", "mortal", "new_queue_name", "queue_name"]
 
 
 @dataclass(frozen=True)
 class Keyed:
-    """A cluster, a token of an administrator, and its secret access key.
+    """A cluster with the key of an administrator's token.
 
     Attributes:
+        leader: the leader before there was a token.
         environment: what AWS's clients read, and nothing else that concerns them.
     """
 
     cluster: Cluster
+    leader: NodeProcess
     environment: dict[str, str]
 
     def url(self, number: int) -> str:
@@ -34,9 +38,24 @@ class Keyed:
 @pytest.fixture(scope="session")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
     """Three nodes for the whole session."""
-    nowhere = str(tmp_path_factory.mktemp("nowhere") / "none")
+    with keyed_cluster(tmp_path_factory.mktemp("keyed")) as found:
+        yield found
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Keyed]:
+    """Three nodes for one test, to be killed at will."""
+    with keyed_cluster(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def keyed_cluster(folder: Path) -> Iterator[Keyed]:
+    """Run three nodes with a token for the SQS port."""
+    nowhere = str(folder / "none")
     secret = {"LMQ_CLUSTER_SECRET": "the secret of three nodes"}
-    with Cluster(3, directory=tmp_path_factory.mktemp("keyed"), environment=secret) as cluster:
+    with Cluster(3, directory=folder, environment=secret) as cluster:
+        leader = cluster.leader()
         made = run_here("--node", cluster[0].http, "token", "create", "aws", "--role", "admin", "--sqs", "--json")
         environment = {name: value for name, value in clean_environment().items() if not name.startswith("AWS_")} | {
             "AWS_ACCESS_KEY_ID": "aws",
@@ -47,4 +66,4 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
             "AWS_SHARED_CREDENTIALS_FILE": nowhere,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        yield Keyed(cluster, environment)
+        yield Keyed(cluster, leader, environment)

@@ -1,10 +1,11 @@
 // The AWS SDK for JavaScript v3 and sqs-consumer, as a program uses them.
-// Arguments: the folder with node_modules, the URL of a port, a prefix for names of queues.
+// Arguments: the folder with node_modules, the URL of a port, a prefix for names of queues. With a fourth one, that number of
+// messages is sent and received; a line says when a quarter has been sent.
 
 import assert from "node:assert";
 import { createRequire } from "node:module";
 
-const [folder, endpoint, prefix] = process.argv.slice(2);
+const [folder, endpoint, prefix, count] = process.argv.slice(2);
 const require = createRequire(folder);
 const sdk = require("@aws-sdk/client-sqs");
 const { Consumer } = require("sqs-consumer");
@@ -92,6 +93,30 @@ async function consumer() {
   await send("DeleteQueue", { QueueUrl: queueUrl });
 }
 
-await standard();
-await fifo();
-await consumer();
+// Each message must be stored once, whatever happens to the nodes.
+async function flow(count) {
+  const { QueueUrl } = await send("CreateQueue", { QueueName: prefix });
+  for (let number = 0; number < count; number++) {
+    await send("SendMessage", { QueueUrl, MessageBody: `${number}` });
+    if (number === count / 4) console.log("a quarter has been sent");
+  }
+  const bodies = new Map();
+  while (bodies.size < count) {
+    const { Messages = [] } = await send("ReceiveMessage", { QueueUrl, MaxNumberOfMessages: 10, WaitTimeSeconds: 20 });
+    for (const { MessageId, Body, ReceiptHandle } of Messages) {
+      bodies.set(MessageId, Number(Body));
+      await send("DeleteMessage", { QueueUrl, ReceiptHandle });
+    }
+  }
+  assert.deepEqual([...bodies.values()].sort((one, other) => one - other), [...Array(count).keys()]);
+  const { Attributes: left } = await send("GetQueueAttributes", { QueueUrl, AttributeNames: ["All"] });
+  assert.deepEqual([left.ApproximateNumberOfMessages, left.ApproximateNumberOfMessagesNotVisible], ["0", "0"]);
+}
+
+if (count === undefined) {
+  await standard();
+  await fifo();
+  await consumer();
+} else {
+  await flow(Number(count));
+}

@@ -1,4 +1,7 @@
-"""boto3 as a program uses it, of any release: run with the URL of a port and a prefix for names of queues."""
+"""boto3 as a program uses it, of any release. Arguments: the URL of a port, a prefix for names of queues.
+
+With a third argument, that number of messages is sent and received; a line says when a quarter has been sent.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +105,29 @@ def strangers(address: str) -> None:
         assert code_of(error_of(client.list_queues)) == code
 
 
+def flow(sqs: Any, name: str, count: int) -> None:
+    """Send and receive messages: each must be stored once, whatever happens to the nodes."""
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    for number in range(count):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+        if number == count // 4:
+            print("a quarter has been sent", flush=True)
+    bodies: dict[str, str] = {}
+    while len(bodies) < count:
+        for one in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=20).get("Messages", ()):
+            bodies[one["MessageId"]] = one["Body"]
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+    assert sorted(map(int, bodies.values())) == list(range(count))
+    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert left["ApproximateNumberOfMessages"] == left["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
 if __name__ == "__main__":
-    _program, address, prefix = sys.argv
+    _program, address, prefix, *more = sys.argv
     client = boto3.client("sqs", endpoint_url=address)
+    if more:
+        flow(client, prefix, int(more[0]))
+        sys.exit()
     standard(client, f"{prefix}-{uuid.uuid4().hex[:8]}")
     fifo(client, prefix)
     dead_letters(client, f"{prefix}-poisoned")

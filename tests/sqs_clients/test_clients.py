@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from .installing import go_program, java_libraries, npm_packages, python_package
 
 FOLDER = Path(__file__).parent
 DEADLINE_S = 200.0
+OLD = ("boto3==1.28.60", "botocore==1.31.60")
+"""The last release but a few that speaks the older protocol."""
 
 
 def run(keyed: Keyed, command: Sequence[str | Path], **more: str) -> str:
@@ -44,7 +47,7 @@ def test_boto3(keyed: Keyed, queue_name: str) -> None:
 
 
 def test_boto3_of_before_the_json_protocol(keyed: Keyed, queue_name: str) -> None:
-    packages = python_packages("old", "boto3==1.28.60", "botocore==1.31.60")
+    packages = python_packages("old", *OLD)
     command = (sys.executable, FOLDER / "scenario.py", keyed.url(1), queue_name[-40:])
     assert run(keyed, command, PYTHONPATH=str(packages)).strip() == "1.28.60"
 
@@ -71,6 +74,37 @@ def test_java(keyed: Keyed, queue_name: str) -> None:
             queue_name[-40:],
         ],
     )
+
+
+def test_the_death_of_the_leader_neither_loses_nor_doubles_a_message(mortal: Keyed) -> None:
+    old = {"PYTHONPATH": str(python_packages("old", *OLD))}
+    python = [sys.executable, str(FOLDER / "scenario.py")]
+    commands = {
+        "new": (python, {}),
+        "old": (python, old),
+        "javascript": ([nodejs(), str(FOLDER / "scenario.mjs"), f"{npm_packages()}/"], {}),
+    }
+    urls = [f"http://{node.sqs}" for node in mortal.cluster.nodes if node is not mortal.leader]
+    programs = [
+        subprocess.Popen(
+            [*command, urls[place % 2], name, "400"],
+            env={**mortal.environment, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for place, (name, (command, more)) in enumerate(commands.items())
+    ]
+    with ExitStack() as ends:
+        for one in programs:
+            ends.enter_context(one)
+            ends.callback(one.kill)
+        assert programs[0].stdout is not None
+        assert programs[0].stdout.readline() == "a quarter has been sent\n"
+        mortal.leader.kill()
+        for one in programs:
+            _out, err = one.communicate(timeout=DEADLINE_S)
+            assert one.returncode == 0, err
 
 
 def test_the_command_line_of_aws(keyed: Keyed, queue_name: str, tmp_path: Path) -> None:
