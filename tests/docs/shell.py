@@ -28,7 +28,7 @@ __all__ = ["Shell", "Step", "steps"]
 DEADLINE_S = 180.0
 _MARK = "\x1e"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_TOKEN = re.compile(r"\blmq_[\w-]{20,}")
+_TOKEN = re.compile(r"\blmq_[\w-]{20,}|(?<=aws_secret_access_key = )[\w-]{43}")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 """Curl sets names of headers in bold on any terminal."""
 _NUMBER = re.compile(r"\d[\d,.]*")
