@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ __all__ = [
     "print_json",
     "print_table",
     "table_of",
+    "time_text",
 ]
 
 # Names are arbitrary: control characters must neither break lines nor reach the terminal.
@@ -258,6 +260,11 @@ def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console  # noqa: PLC0415  as above
 
     return Console(stderr=stderr, highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
+def time_text(unix_s: float) -> str:
+    """Return a time in UTC, to the second."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

@@ -207,7 +207,7 @@ class QueueJudge:
     # --- requests with id and tag ---------------------------------------------------------------------------------
 
     def _updated(self, queue: bytes, arguments: list[int], result: Any) -> None:
-        sequence, tag, hide_us = arguments
+        sequence, tag, hide_us, _keeps_tag = arguments
         state, number = (TagState.GONE, 0) if isinstance(result, Fault) else result
         copy = self._named(queue, sequence, tag, state)
         if copy is None:

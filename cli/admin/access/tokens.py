@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -14,7 +13,7 @@ from ...shared.confirm import confirm, destructive_options
 from ...shared.connection.api import Api
 from ...shared.connection.reads import Report, reads
 from ...shared.connection.target import Target, completes, target_options
-from ...shared.output import Column, print_json
+from ...shared.output import Column, print_json, time_text
 
 __all__ = ["token"]
 
@@ -118,7 +117,7 @@ def token_list(target: Target) -> Report:
             one["queues"],
             one["principal"],
             "yes" if one["sqs"] else "no",
-            _format_time(one["created_at"]),
+            time_text(one["created_at"]),
             _format_expiry(one),
         ]
         for one in found["tokens"]
@@ -153,11 +152,7 @@ def _credentials(made: dict[str, str]) -> str:
     )
 
 
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
 def _format_expiry(one: dict[str, Any]) -> str:
     if one["expires_at"] is None:
         return "never"
-    return ("expired " if one["expired"] else "") + _format_time(one["expires_at"])
+    return ("expired " if one["expired"] else "") + time_text(one["expires_at"])

@@ -16,7 +16,7 @@ from ...shared.aliases import AliasGroup
 from ...shared.confirm import confirm, destructive_options
 from ...shared.connection.reads import Report, reads
 from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
-from ...shared.output import Column, plural
+from ...shared.output import Column, plural, time_text
 from .many_queues import do_to_matching, pattern_option, require_name_or_pattern
 from .property_options import given_properties, property_options
 from .queue_links import BULK_TIMEOUT_S
@@ -130,7 +130,7 @@ def queue_show(target: Target, name: str) -> Report:
     """
     found = target.api.get(queue_path(name))
     rows: list[list[object]] = [
-        [key, _value_text(value), None]
+        [key, time_text(value) if key in _TIMES else _value_text(value), None]
         for key, value in found.items()
         if "properties" not in key and key != "annotations"
     ]
@@ -140,6 +140,9 @@ def queue_show(target: Target, name: str) -> Report:
     ]
     rows += [[key, value, "annotation"] for key, value in found["annotations"].items()]
     return Report(found, _WHAT_COLUMNS, rows)
+
+
+_TIMES = ("created_at", "changed_at")
 
 
 def _value_text(value: object) -> str | None:

@@ -16,7 +16,7 @@ from ...shared.connection.api import Api
 from ...shared.connection.reads import Report, reads
 from ...shared.connection.target import Target, complete_queue, completes, queue_text, target_options
 from ...shared.errors import CliError, ExitCode
-from ...shared.output import Column
+from ...shared.output import Column, time_text
 from ...shared.units import duration
 from ..queues.contents import content_json
 
@@ -66,7 +66,7 @@ def _moment(text: str) -> float:
 
 
 def _shown_time(unix_s: float | None) -> str | None:
-    return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return None if unix_s is None else time_text(unix_s)
 
 
 _NAME = click.argument("name", metavar="SCHEDULE", shell_complete=completes(_names))
