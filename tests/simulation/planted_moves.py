@@ -14,7 +14,6 @@ __all__ = ["PLANTED_MOVES"]
 
 _allowed = MoveTask.allowed
 _load = MoveTasks.load
-_move_to = move_tasks.move_to
 
 
 def _forgotten(self: MoveTasks, tasks: Iterable[MoveTask]) -> None:

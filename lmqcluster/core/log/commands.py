@@ -205,7 +205,7 @@ class PushRows(Command):
     first: int = 0
     must_exist: bool = False
     wait_us: int = 0
-    attempts: Sequence[bytes] = field(default_factory=list)
+    attempts: list[bytes] = field(default_factory=list)
 
     def touches(self) -> tuple[Touch, ...]:
         return (Tail(self.queue, len(self.rows)),)

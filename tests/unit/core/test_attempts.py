@@ -273,3 +273,10 @@ def test_the_table_against_a_list(seed: int) -> None:
             assert kept <= quotas.used(Kind.ATTEMPTS, who) <= most
     table.expire(1 << 60, None)
     assert (len(table), table.due_us(), quotas.owners) == (0, None, 0)
+
+
+def test_a_push_of_a_transaction_has_no_attempt(driver: Driver) -> None:
+    row = [b"x", None, b"", None, []]
+    assert driver.do(Op.TRANSACTION, [[Op.PUSH_ROWS, Q, [row], b"", None, 0, False, 0, []]], b"")
+    refused = driver.batch([Op.TRANSACTION, [[Op.PUSH_ROWS, Q, [row], b"", None, 0, False, 0, [b"1"]]], b""])[0]
+    assert (isinstance(refused, Fault), driver.size(Q)) == (True, 1)

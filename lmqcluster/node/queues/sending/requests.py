@@ -94,7 +94,7 @@ def push_rows(
     """
     rows = [item.row(due_times) for item in items]
     size = _SMALL_BYTES + sum(item.size_bytes() for item in items) + sum(map(len, attempts)) + len(attempts)
-    return Request(PushRows(queue, rows, owner, producer, first, must_exist, attempts=attempts), size)
+    return Request(PushRows(queue, rows, owner, producer, first, must_exist, attempts=list(attempts)), size)
 
 
 def settle(command: Ack | Nack | Extend) -> Request:
