@@ -9,54 +9,31 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from .known_pushes import REMEMBER_US, KnownPushes, place_of
-from .rich_state import Entry, Queue, Run, grown
+from .rich_rules import MAX_US, QueueRules
+from .rich_state import Entry, Queue, Run
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
 REFUSED = "refused"
 Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
-DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
-MAX_US = 1 << 60
 
 
-class RichModel:
+class RichModel(QueueRules):
     """All queues."""
 
     def __init__(self) -> None:
-        self.now_us = 0
+        super().__init__()
         self.arrivals = 0
         self.deliveries = 0
         self.joins = 0
-        self.queues: dict[bytes, Queue] = {}
-        self.bound: list[tuple[bytes, bytes]] = []
         self.numbered: dict[bytes, tuple[int, set[int], int]] = {}  # producer: highest number, refused ones, last use
         self.keyed = KnownPushes()
 
     # --- properties -----------------------------------------------------------------------------------------------
-
-    def named(self, name: bytes) -> Queue:
-        return self.queues.setdefault(name, Queue(name, self.now_us))
-
-    def value(self, queue: Queue, key: str) -> Any:
-        parent = queue.name.partition(b"+")[0]
-        inherited = key not in ("destination_queues", "fanout_only") and (parent, queue.name) in self.bound
-        above = self.queues[parent].own if inherited and parent in self.queues else {}
-        return queue.own.get(key, above.get(key, DEFAULTS.get(key)))
-
-    def us(self, queue: Queue, key: str, default: Any = None) -> Any:
-        value = self.value(queue, key)
-        return default if value is None else round(Fraction(value) * 1_000_000)
-
-    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
-        queue = self.named(name)
-        queue.own.update({key.decode(): value for key, value in pairs})
-        queue.own = {key: value for key, value in queue.own.items() if value is not None}
-        return True
 
     def delete(self, name: bytes) -> bool:
         self.bound = [pair for pair in self.bound if pair[1] != name]
@@ -164,11 +141,6 @@ class RichModel:
         self.place(queue, entry)
         queue.arrange(entry.group, self.now_us)
 
-    def is_expired(self, queue: Queue, entry: Entry) -> bool:
-        age_us = self.us(queue, "max_age")
-        by_age = age_us is not None and entry.pushed_us + age_us <= self.now_us
-        return by_age or bool(entry.traits and 0 < entry.traits[1] <= self.now_us)
-
     def expire(self, name: bytes, entry: Entry) -> None:
         queue = self.queues[name]
         self.remove(name, entry)
@@ -199,10 +171,6 @@ class RichModel:
         self.queues[target].entries.append(new)
         self.queues[target].add("moved_in")
         self.place(self.queues[target], new)
-
-    def retry_delay(self, queue: Queue, entry: Entry) -> int:
-        first_us, most_us = self.us(queue, "retry_delay", 0), self.us(queue, "retry_delay_max", MAX_US)
-        return grown(first_us, most_us, self.value(queue, "retry_backoff") or 1, entry.delivered - 1)
 
     # --- push -----------------------------------------------------------------------------------------------------
 
@@ -433,10 +401,6 @@ class RichModel:
             self.exhaust(name, entry)
             return False
         return True
-
-    def is_used_up(self, queue: Queue, entry: Entry) -> bool:
-        most, target = self.value(queue, "max_deliveries"), self.value(queue, "dead_letter_queue")
-        return most is not None and entry.delivered >= most and (not target or target in self.queues)
 
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
         """Return their deliveries."""

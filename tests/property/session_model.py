@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import DEFAULTS, FULL, REFUSED, Queue, RichModel
+from .rich_model import FULL, REFUSED, Queue, RichModel
+from .rich_rules import DEFAULTS
 
 NEVER_US = 1 << 62
 PLAIN = [-1, 0, 0, 0, b"", b""]
