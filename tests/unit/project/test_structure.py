@@ -26,7 +26,6 @@ LONG_FILES = {
     "lmqcluster/client/aio/client.py": "one class with all calls, half of whose lines are docstrings",
     "lmqcluster/client/blocking/client.py": "one class with all calls of the asyncio client, in its order",
     "lmqcluster/replication/raft/core.py": "one class, because it overrides one class of PySyncObj",
-    "tests/property/rich_model.py": "one naive model of all that a queue with options does",
 }
 GENERATED_FILES = {"tests/integration/kestrel_thrift/generated/Kestrel.py"}
 LONG_FUNCTIONS = {
