@@ -41,7 +41,7 @@ CASES = [
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
     Case("pages are not waited for", "queues", "exception", profile="paging", seed=23),
     Case("no newer state is asked for", "node", "exception", script="page left behind"),
-    Case("no newer state is asked for", "queues", "exception", profile="paging", seed=15),
+    Case("no newer state is asked for", "queues", "exception", profile="paging", seed=28),
     Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
     Case("log cut up to what is applied", "core", "log cut too far", profile="disk", seed=1),
     Case("a refused snapshot is kept", "node", "snapshot not applied", script="newer state refused"),
