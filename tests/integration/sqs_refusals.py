@@ -40,7 +40,7 @@ def _form(text: str) -> Send:
 
 def sqs_kinds() -> Iterator[Kind]:
     """Yield the requests."""
-    push = {"QueueUrl": "free", "MessageBody": ...}
+    push = {"QueueUrl": "parent", "MessageBody": ...}
     entries = [{"Id": "a", "MessageBody": "x"}, {"Id": "a", "MessageBody": "y"}]
     for name, send, says in (
         ("full", _json("SendMessage", {**push, "QueueUrl": "full"}), b"OverLimit"),
@@ -54,7 +54,7 @@ def sqs_kinds() -> Iterator[Kind]:
         ("another host", _json("SendMessage", push, "evil.example"), b" 421 "),
         (
             "a bad receipt",
-            _json("DeleteMessage", {"QueueUrl": "free", "ReceiptHandle": ...}),
+            _json("DeleteMessage", {"QueueUrl": "parent", "ReceiptHandle": ...}),
             b"ReceiptHandleIsInvalid",
         ),
         ("a bad page", _json("ListQueues", {"NextToken": ...}), b"InvalidParameterValue"),
@@ -62,7 +62,7 @@ def sqs_kinds() -> Iterator[Kind]:
         ("a form without a queue", _form("Action=SendMessage&MessageBody="), b"MissingParameter"),
         (
             "a form with a bad number",
-            _form("Action=ReceiveMessage&QueueUrl=free&WaitTimeSeconds="),
+            _form("Action=ReceiveMessage&QueueUrl=parent&WaitTimeSeconds="),
             b"InvalidParameterValue",
         ),
         ("a form that is no text", _form("Action=SendMessage&QueueUrl=%ff&MessageBody="), b"SerializationException"),
