@@ -23,6 +23,8 @@ SUPPLY_S: Final = 0.004
 """Processor time for supplies of due times in one call."""
 SUPPLIES_MAX: Final = 200
 """Most schedules of one command."""
+UNKNOWN_MAX: Final = 10_000
+"""Most definitions whose due times this node could not compute that it remembers."""
 REPORT_PERIOD_S: Final = 1.0
 """A node reports its clock at most once in this time."""
 AGREED_S: Final = 3.0
@@ -52,19 +54,21 @@ class ScheduleUpkeep:
             self._jump = None
             self._report(replica, proposer, ahead_us)
             return
-        told_us, held = schedules.ahead_us, is_full and len(schedules) > 0
+        present_us, held = schedules.ahead_us, is_full and len(schedules) > 0
         reports = {member.decode(): offset for member, offset in schedules.clocks.items()}
         agreed_us = agreed_ahead(reports, replica.status().members, replica.id, ahead_us)
-        if told_us is None:
+        if present_us is None:
             self._propose(proposer, SetScheduleClock(ahead_us, held))
-        elif self._is_settled(agreed_us, told_us) and agreed_us is not None and abs(agreed_us - told_us) > STEP_US:
+        elif (
+            self._is_settled(agreed_us, present_us) and agreed_us is not None and abs(agreed_us - present_us) > STEP_US
+        ):
             self._propose(proposer, SetScheduleClock(agreed_us, held))
         elif held != schedules.held:
-            self._propose(proposer, SetScheduleClock(told_us, held))
+            self._propose(proposer, SetScheduleClock(present_us, held))
 
-    def _is_settled(self, agreed_us: int | None, told_us: int) -> bool:
+    def _is_settled(self, agreed_us: int | None, present_us: int) -> bool:
         """Return whether the schedule clock need not jump, or has had to jump there for long enough."""
-        if agreed_us is None or abs(agreed_us - told_us) <= TOLERANCE_US:
+        if agreed_us is None or abs(agreed_us - present_us) <= TOLERANCE_US:
             self._jump = None
             return True
         now_s = time.monotonic()
@@ -73,8 +77,8 @@ class ScheduleUpkeep:
         return now_s - self._jump[1] >= AGREED_S
 
     def _report(self, replica: Replica, proposer: Proposer, ahead_us: int) -> None:
-        told_us = replica.machine.state.schedules.clocks.get(replica.id.encode())
-        if told_us is not None and abs(ahead_us - told_us) <= STEP_US:
+        present_us = replica.machine.state.schedules.clocks.get(replica.id.encode())
+        if present_us is not None and abs(ahead_us - present_us) <= STEP_US:
             return
         now_s = time.monotonic()
         if now_s - self._reported_s >= REPORT_PERIOD_S and replica.id in replica.status().members:
@@ -95,6 +99,8 @@ class ScheduleUpkeep:
             try:
                 rows.append(supply_of(schedule, now_us))
             except LmqError as exc:
+                if len(self._unknown) >= UNKNOWN_MAX:
+                    self._unknown.clear()
                 self._unknown.add(schedule.serial)
                 log.warning("due times cannot be computed", schedule=schedule.name, reason=exc.message)
             if time.perf_counter() > end_s:

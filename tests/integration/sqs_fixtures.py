@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from .cluster import NodeProcess
+from .cluster import NodeProcess, wait_for
 from .sqs_http import SqsHttp, SqsRefusedError
 
-__all__ = ["MakeQueue", "api", "failure_of", "make_queue"]
+__all__ = ["MakeQueue", "api", "failure_of", "make_queue", "wait_for_receives"]
 
 MakeQueue = Callable[..., str]
 """Creates a queue with attributes, of which a ``.fifo`` one gets ``FifoQueue``; returns its URL."""
@@ -38,3 +38,9 @@ def failure_of(api: SqsHttp, action: str, **parameters: Any) -> SqsRefusedError:
     with pytest.raises(SqsRefusedError) as caught:
         api(action, **parameters)
     return caught.value
+
+
+def wait_for_receives(node: NodeProcess, queue: str, count: int) -> None:
+    """Wait until this number of receives wait at a node for messages of a queue, given by its name or URL."""
+    path = f"/v1/queues/{queue.rpartition('/')[2]}"
+    wait_for(lambda: node.get_json(path)["waiting_pulls"] == count, f"{count} receives wait")

@@ -59,7 +59,6 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("transaction", "lease_lost"): [[["done", QUEUE, ID]]],
     ("update_props", "bad_name"): ["\n"],
     ("update_props", "bad_property"): [QUEUE, {"no such property": 1}],
-    ("update_props", "too_large"): [QUEUE, {}, {"annotations": {"large": "x" * 20_000}}],
     ("set_default_props", "bad_property"): [[["(", {}]]],
     **{(method, "queue_not_found"): [ABSENT] for method in ("purge", "suspend", "resume")},
     ("move", "bad_name"): [QUEUE, "\n"],

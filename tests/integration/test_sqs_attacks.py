@@ -11,7 +11,7 @@ import pytest
 
 from .cluster import NodeProcess, wait_for
 from .raw_http import Connection
-from .sqs_fixtures import MakeQueue, api, make_queue
+from .sqs_fixtures import MakeQueue, api, make_queue, wait_for_receives
 from .sqs_http import SqsHttp, SqsRefusedError
 
 __all__ = ["api", "make_queue"]
@@ -257,10 +257,9 @@ def test_messages_on_their_way_to_a_client_that_hangs_up_come_back_uncounted(
     connections = [socket.create_connection(_address(node)) for _ in range(5)]
     for one in connections:
         one.sendall(request)
-    time.sleep(0.5)
+    wait_for_receives(node, url, len(connections))
     for one in connections:
         one.close()
-    time.sleep(0.2)
     api("SendMessage", QueueUrl=url, MessageBody="x")
 
     def found() -> Any:

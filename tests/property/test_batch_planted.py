@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_leases import BatchLeases
 from lmqcluster.core.timers import idle_queues
 
 from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
+from .test_rich_planted import runs_over_one_in_flight
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def batches_that_take_any_message_behind(patch: pytest.MonkeyPatch) -> None:
-    def take_behind(lines: RichLines, message: Any) -> Any:
-        group = message.traits.group
-        found = lines.held.first_from((group, message.place_us, message.sequence)) if group else None
-        if found is None or found.traits.group != group:
-            return None
-        lines.take(found)
-        return found
-
-    patch.setattr(RichLines, "take_behind", take_behind)
 
 
 def groups_that_are_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BatchLeases, "_take_followers", lambda *_args: False)
 
 
-PLANTS = [batches_that_take_any_message_behind, groups_that_are_cut]
+PLANTS = [runs_over_one_in_flight, groups_that_are_cut]
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)

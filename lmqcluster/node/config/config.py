@@ -305,7 +305,8 @@ class NodeConfig(KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
         default=ATTRIBUTE_BYTES_MAX,
         metadata=option(
             values.size,
-            "Most bytes of the attributes of one message, names and values. The node refuses a message with more.",
+            "Most bytes of the attributes of one message, names and values. The node refuses a message with more. On the "
+            "SQS port, attributes count to the size of the message instead.",
             extremes="At most 1MiB. Unlike large bodies, attributes of messages with a priority, a delay, a group or a "
             "label stay in memory.",
             metavar="SIZE",

@@ -29,6 +29,7 @@ __all__ = ["QueueOperations"]
 log = structlog.get_logger("lmq.operations")
 
 _COUNT_MAX = 1 << 62
+_SEQUENCE_BYTES = 9
 _LABEL_BYTES_MAX = 255
 _WHOLE = 0
 """The limit of a purge that removes all messages in line."""
@@ -312,7 +313,8 @@ class QueueOperations:
         queue = command.source if isinstance(command, Bind) else command.queue
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
-        return self._sender.send(command, 64 + 2 * NAME_BYTES_MAX)
+        sequences = command.sequences if isinstance(command, Purge) else None
+        return self._sender.send(command, 64 + 2 * NAME_BYTES_MAX + _SEQUENCE_BYTES * len(sequences or ()))
 
     async def _go_on(self, first: asyncio.Future[int | None], command: _Steps, count: int) -> int:
         queue = command.queue

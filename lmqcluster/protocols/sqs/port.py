@@ -80,11 +80,13 @@ class SqsPort(HttpPort):
             request.principal.demand(PERMISSIONS[action], call.queue)
             return await codec.answer(await self._actions[action](call), request_id)
         except LmqError as exc:
-            return self._told(request, exc, codec, request_id)
+            return self._error_reply(request, exc, codec, request_id)
         except Exception as exc:
             log.exception("request failed", action=request.route)
             forget_frames(exc)
-            return self._told(request, SqsError(INTERNAL_FAILURE, "An internal error occurred."), codec, request_id)
+            return self._error_reply(
+                request, SqsError(INTERNAL_FAILURE, "An internal error occurred."), codec, request_id
+            )
 
     def _body_bytes_max(self, principal: Principal) -> int:
         most = self._tools.limits.request_bytes
@@ -102,7 +104,7 @@ class SqsPort(HttpPort):
                 super()._admit(request, request.protocol, self.router.find([])[0])
         return body
 
-    def _told(self, request: Request, error: LmqError, codec: Codec | None, request_id: str) -> Reply:
+    def _error_reply(self, request: Request, error: LmqError, codec: Codec | None, request_id: str) -> Reply:
         shown = as_sqs(error)
         request[_CODE] = shown.kind.code
         reply = _refusal(request, shown, codec, request_id)
@@ -136,7 +138,7 @@ class SqsPort(HttpPort):
 
     def refuse(self, request: Request, error: LmqError) -> Reply:
         """Return the answer to a request that is refused before it is read."""
-        return self._told(request, error, None, _new_id())
+        return self._error_reply(request, error, None, _new_id())
 
     def _refused(self, request: Request, error: LmqError) -> Reply:
         return self.refuse(request, error)

@@ -36,8 +36,8 @@ _TAG_KEY_CHARACTERS: Final = range(1, 129)
 _TAG_VALUE_CHARACTERS_MAX: Final = 256
 _EXACT_LEASES_MAX: Final = 10_000
 _NAME_TEXT: Final = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
-_TOLD_MAX: Final = 1_000
-_DEFAULTS: Final = {"timeout": 30, "delay": 0, "max_age": 345_600, "max_item_size": BATCH_BYTES_MAX}
+_LOGGED_MAX: Final = 1_000
+_DEFAULTS: Final = {"timeout": 30, "delay": 0, "max_age": 345_600}
 _FIFO_DEFAULTS: Final = {"group_mode": "ordered", "key_window": 300, "key_scope": "queue"}
 FIFO_GROUP_MESSAGES: Final = 10
 """Messages of a group that one receive may take, unless the node takes more in a receive."""
@@ -50,7 +50,7 @@ class QueueActions:
         self._tools = tools
         self._service = tools.service
         # Queues for which the log says already that some attribute has no effect.
-        self._told: set[tuple[bytes, str]] = set()
+        self._logged: set[tuple[bytes, str]] = set()
 
     def table(self) -> Mapping[str, Action]:
         """Return the actions by name."""
@@ -95,7 +95,7 @@ class QueueActions:
         owner = call.request.principal.owner
         is_new = await self._service.create(call.queue, pairs, texts, owner, indexed=True)
         if is_new:
-            self._tell(call.queue, changes)
+            self._log_without_effect(call.queue, changes)
         elif given:
             self._check_same(call, given, changes)
         return answer
@@ -189,7 +189,7 @@ class QueueActions:
         changes = changes_of(given, is_fifo=facts.is_fifo, limits=tools.limits, ignored=tools.ignored, before=facts)
         await self._check_target(call, changes, is_fifo=facts.is_fifo)
         await self._annotate(call, changes)
-        self._tell(call.queue, changes)
+        self._log_without_effect(call.queue, changes)
 
     async def _annotate(self, call: Call, changes: Changes) -> None:
         await self._service.set_properties(
@@ -217,13 +217,13 @@ class QueueActions:
         names, request = self._tools.names, call.request
         return value_error(policy.shown(lambda name: names.arn(request, name)), "RedrivePolicy", reason)
 
-    def _tell(self, queue: bytes, changes: Changes) -> None:
+    def _log_without_effect(self, queue: bytes, changes: Changes) -> None:
         """Log once for each queue that some of its attributes have no effect."""
         for attribute in changes.without_effect:
-            if (queue, attribute) not in self._told:
-                if len(self._told) >= _TOLD_MAX:
-                    self._told.clear()
-                self._told.add((queue, attribute))
+            if (queue, attribute) not in self._logged:
+                if len(self._logged) >= _LOGGED_MAX:
+                    self._logged.clear()
+                self._logged.add((queue, attribute))
                 log.warning("attribute without effect stored", queue=shown(queue), attribute=attribute)
 
     # --- tags -----------------------------------------------------------------------------------------------------

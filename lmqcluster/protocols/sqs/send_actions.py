@@ -64,7 +64,7 @@ class SendActions:
         facts = await self._tools.existing(call.queue)
         outgoing = self._checked(facts, call.parameters, call.request.headers.get(_TRACE))
         (result,) = await self._push(call, facts, [outgoing.item], [0])
-        return self._told(facts, outgoing, result)
+        return self._result_of(facts, outgoing, result)
 
     async def send_batch(self, call: Call) -> Output:
         """Store messages in one command, in their order; those that fail a check are left out."""
@@ -90,7 +90,7 @@ class SendActions:
         items, places = [outgoing.item for _place, outgoing in passed], [place for place, _outgoing in passed]
         results = await self._push(call, facts, items, places) if items else []
         successful = [
-            {"Id": entries[place]["Id"], **self._told(facts, outgoing, result)}
+            {"Id": entries[place]["Id"], **self._result_of(facts, outgoing, result)}
             for (place, outgoing), result in zip(passed, results, strict=True)
         ]
         return batch_output(successful, failed)
@@ -111,7 +111,7 @@ class SendActions:
             call.queue, items, request.principal.owner, tells_sequence=True, must_exist=True, attempts=attempts
         )
 
-    def _told(self, facts: QueueFacts, outgoing: _Outgoing, result: Stored) -> Output:
+    def _result_of(self, facts: QueueFacts, outgoing: _Outgoing, result: Stored) -> Output:
         sequence = result.sequence or 0
         answer: Output = {"MessageId": self._tools.receipts.message_id(sequence), **outgoing.answer}
         if facts.is_fifo:
