@@ -86,6 +86,7 @@ SECTIONS: Final = (
             ),
             Definition("lmq_idempotency_keys", "gauge", "Remembered idempotency keys."),
             Definition("lmq_subscriptions", "gauge", "Subscriptions."),
+            Definition("lmq_attempts", "gauge", "Remembered attempts of sends and receives over the SQS port."),
             Definition("lmq_sessions", "gauge", "Open sessions, including those of nodes."),
             Definition("lmq_locks", "gauge", "Locks that sessions hold."),
             Definition("lmq_schedules", "gauge", "Schedules."),
@@ -250,6 +251,11 @@ SECTIONS: Final = (
                 "lmq_memory_limit_bytes",
                 "gauge",
                 "The option memory_bytes_max; at the limit the node refuses pushes as overloaded.",
+            ),
+            Definition(
+                "lmq_attempts_forgotten_total",
+                "counter",
+                "Attempts of sends and receives that made room for newer ones before their time.",
             ),
             Definition(
                 "lmq_throttled_seconds_total",
