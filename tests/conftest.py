@@ -49,7 +49,7 @@ def _ports_of_a_module() -> Iterator[None]:
 _PHASES = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("LMQ_PROPERTY_SHRINK") != "no"]
 settings.register_profile(
     "lmq",
-    max_examples=_EXAMPLES or 150,
+    max_examples=_EXAMPLES or 75,
     stateful_step_count=40,
     derandomize=not _EXAMPLES,
     database=None,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import io
 import json
 import os
@@ -213,6 +214,9 @@ def main() -> None:
 
     import lmqcluster.server  # noqa: F401
 
+    # Otherwise each fork's collections search, and so copy, everything imported.
+    gc.collect()
+    gc.freeze()
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.argv = ["lmq", *arguments]
     # The previous streams may be files, which these need not be; PYTHONUNBUFFERED must hold too.

@@ -74,3 +74,4 @@ def test_a_node_that_does_not_answer_is_named(cluster: Cluster) -> None:
         assert listed(cluster, "ls")["unreachable"] == ["n3"]
     finally:
         cluster[2].start()
+        wait_for(lambda: listed(cluster, "ls")["unreachable"] == [], "the first node to reach n3 again")

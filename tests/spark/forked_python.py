@@ -10,6 +10,7 @@ it is killed. Tests that name another Python, such as that of ``spark-submit``, 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -151,6 +152,9 @@ def main() -> None:
     """Run the server, and every process that is forked from it."""
     for name in _IMPORTS:
         importlib.import_module(name)
+    # Otherwise each fork's collections search, and so copy, everything imported.
+    gc.collect()
+    gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     _run()
 
