@@ -31,8 +31,13 @@ from .queues import NewReader
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
-# These JVMs are too short-lived for the optimizing compiler to pay off, and Spark's classes need no check; programs that tests start inherit this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-BytecodeVerificationRemote")
+# These JVMs are too short-lived for the optimizing compiler to pay off, and Spark's own classes need no verification.
+# Programs that tests start inherit this.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
