@@ -119,26 +119,26 @@ class PolledModel(RichModel):
         for row in rows:
             whole.append([row, None, b"", None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
         if attempts:
-            whole = [[*row, owner, attempt] if attempt else row for row, attempt in zip(whole, attempts, strict=True)]
-        return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole)
+            whole = [[*row, attempt] if attempt else row for row, attempt in zip(whole, attempts, strict=True)]
+        return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole, owner)
 
-    def push_row(self, name: bytes, row: list[Any]) -> Any:
-        known = self.tried(name, row)
+    def push_row(self, name: bytes, row: list[Any], owner: bytes) -> Any:
+        known = self.tried(name, row, owner)
         if known is not None:
             self.queues[name].add("deduplicated")
             return known[0] | REPLAYED, known[1]
-        result = super().push_row(name, row[:5])
+        result = super().push_row(name, row[:5], owner)
         if len(row) > 5:
-            self.sent.append((row[5], name, row[6], self.now_us + 60_000_000, result))
+            self.sent.append((owner, name, row[5], self.now_us + 60_000_000, result))
         return result
 
-    def known(self, name: bytes, row: list[Any]) -> tuple[int, int, bytes] | None:
-        known = self.tried(name, row)
-        return super().known(name, row[:5]) if known is None else (*known, row[0])
+    def known(self, name: bytes, row: list[Any], owner: bytes = b"") -> tuple[int, int, bytes] | None:
+        known = self.tried(name, row, owner)
+        return super().known(name, row[:5], owner) if known is None else (*known, row[0])
 
-    def tried(self, name: bytes, row: list[Any]) -> tuple[int, int] | None:
+    def tried(self, name: bytes, row: list[Any], owner: bytes) -> tuple[int, int] | None:
         """Return the result of the push with the attempt of a row, if it is remembered."""
-        place = (row[5], name, row[6]) if len(row) > 5 else None
+        place = (owner, name, row[5]) if len(row) > 5 else None
         found = [result for *one, ends_us, result in self.sent if tuple(one) == place and self.now_us < ends_us]
         return found[-1] if found else None
 

@@ -268,13 +268,13 @@ class RichModel(QueueRules):
         self.place(queue, entry)
 
     def push_rows(
-        self, name: bytes, rows: list[Any], _owner: bytes = b"", producer: bytes | None = None, first: int = 0
+        self, name: bytes, rows: list[Any], owner: bytes = b"", producer: bytes | None = None, first: int = 0
     ) -> Any:
         """Store all of them, or none."""
         self.named(name)
         if producer is not None:
             return self.push_numbered(name, rows, producer, first)
-        result = self.try_rows(name, rows)
+        result = self.try_rows(name, rows, owner)
         if isinstance(result, list):
             return result
         if result is not None:
@@ -300,13 +300,13 @@ class RichModel(QueueRules):
         self.numbered[producer] = (max(highest, first + len(rows) - 1), refused, self.now_us)
         return list(results.values())
 
-    def try_rows(self, name: bytes, rows: list[Any]) -> list[Any] | int | None:
+    def try_rows(self, name: bytes, rows: list[Any], owner: bytes = b"") -> list[Any] | int | None:
         """Store the rows one by one; if one is refused, undo all and return its flag, None for a reused key."""
         before = copy.deepcopy(self.__dict__)
         results: list[Any] = []
         for row in rows:
-            known = self.known(name, row)
-            result = None if known is not None and known[2] != row[0] else self.push_row(name, row)
+            known = self.known(name, row, owner)
+            result = None if known is not None and known[2] != row[0] else self.push_row(name, row, owner)
             if result is None or result[0] & (FULL | OVERSIZED):
                 made = {one: queue.created_us for one, queue in self.queues.items()}
                 self.__dict__.update(before)
@@ -316,9 +316,9 @@ class RichModel(QueueRules):
             results.append(result)
         return results
 
-    def push_row(self, name: bytes, row: list[Any]) -> Any:
+    def push_row(self, name: bytes, row: list[Any], owner: bytes) -> Any:
         body, _type, attributes, _key, asked = row
-        place, known = place_of(self, name, row), self.known(name, row)
+        place, known = place_of(self, name, row, owner), self.known(name, row, owner)
         if known is not None:
             self.queues[name].add("deduplicated")
             return known[0] + REPLAYED, known[1]
@@ -327,8 +327,8 @@ class RichModel(QueueRules):
         self.keyed.add(place, body, self.now_us, flag, first)
         return flag, first
 
-    def known(self, name: bytes, row: list[Any]) -> tuple[int, int, bytes] | None:
-        return self.keyed.find(place_of(self, name, row), row[0], self.now_us)
+    def known(self, name: bytes, row: list[Any], owner: bytes = b"") -> tuple[int, int, bytes] | None:
+        return self.keyed.find(place_of(self, name, row, owner), row[0], self.now_us)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 

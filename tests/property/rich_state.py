@@ -59,10 +59,8 @@ class Queue:
     suspended: bool = False
 
     def members(self, group: bytes) -> list[Entry]:
-        """Return the messages of a group in their order. One that is not due for the first time yet is not among them,
-        nor is one that is coming back.
-        """
-        found = [one for one in self.entries if one.group == group and one.state != "coming back"]
+        """Return the messages of a group in their order. One that is not due for the first time yet is not among them."""
+        found = [one for one in self.entries if one.group == group]
         found = [one for one in found if one.state != "scheduled" or one.due_us != one.place_us]
         return sorted(found, key=lambda one: (one.place_us, one.arrival))
 

@@ -876,6 +876,8 @@ class Queue:
             return rich.take_scheduled()
         message = self.store.pop_expired()
         self._unlease(message)
+        if isinstance(message, RichMessage):
+            rich.stop_holding(message)
         return message
 
     def _named(self, sequence: int, tag: int) -> _Named | None:

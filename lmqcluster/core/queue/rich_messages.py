@@ -289,15 +289,20 @@ class RichLines:
     def end_flight(self, message: Message) -> bool:
         """Count a message whose delivery has ended; return whether that may allow another delivery.
 
-        It must then come back or leave the queue.
+        It must then come back or leave the queue, and holds those behind it in its group until it does: if several
+        deliveries end together, none of them may free a message that is behind another one.
         """
-        if len(self.holding) and isinstance(message, RichMessage):
-            self.holding.remove(message.group_place())
         return self.fair is not None and self.fair.end(message)
+
+    def stop_holding(self, message: RichMessage) -> None:
+        """Hold no message of the group because of this one, which must then come back, leave the queue or be delivered."""
+        if len(self.holding):
+            self.holding.remove(message.group_place())
 
     def on_removed(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """Account for a message that left the queue; return whether its group has a new head."""
         self._count(-_trait_bytes(message.traits))
+        self.stop_holding(message)
         if self.index is not None:
             self.index.on_removed(message)
         return self._advance(message.traits.group, now_us, pre_images)
@@ -305,6 +310,7 @@ class RichLines:
     def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
         """Put a delivered message back in line; return whether another message of its group is the new head."""
         message.due_us = message.ready_us = due_us
+        self.stop_holding(message)
         self.enter(message, now_us)
         return self._advance(message.traits.group, now_us, pre_images)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import permutations, product, takewhile
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -249,3 +251,78 @@ def test_a_group_waits_for_a_message_that_is_put_back_with_a_delay(place: Place)
         (delivery,) = driver.pull(Q, 10)
         assert bodies([delivery]) == [body]
         driver.ack(Q, delivery[1])
+
+
+# --- every way back ---------------------------------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """A way to settle a delivery: the command after the numbers, None for none, and the state of the message after it.
+
+    The states are those of the model: ``flight``, ``due``, ``delayed``, ``gone``.
+    """
+
+    op: Op | None
+    fields: tuple[Any, ...]
+    after: str
+    is_last_delivery: bool = False
+
+
+_TAIL = (Place.TAIL, 0)
+WAYS = (
+    Way(None, (), "flight"),
+    Way(Op.ACK, (), "gone"),
+    Way(Op.NACK, UNDO, "due"),
+    Way(Op.NACK, _TAIL, "due"),
+    Way(Op.NACK, _TAIL, "gone", is_last_delivery=True),
+    Way(Op.NACK, (Place.KEEP, 0), "due"),
+    Way(Op.NACK, (Place.HEAD, 0), "due"),
+    Way(Op.NACK, (Place.TAIL, SECOND), "delayed"),
+    Way(Op.NACK, (Place.HEAD, SECOND), "delayed"),
+)
+
+
+def commands_of(ways: Sequence[Way], order: Sequence[int], *, together: bool) -> list[tuple[Way, list[int]]]:
+    """Return the settlements in this order; adjacent ones that can share a command do so if they are `together`."""
+    commands: list[tuple[Way, list[int]]] = []
+    for index in order:
+        way = ways[index]
+        if together and commands and commands[-1][0][:2] == way[:2]:
+            commands[-1][1].append(index)
+        elif way.op is not None:
+            commands.append((way, [index]))
+    return commands
+
+
+def deliverable(states: Sequence[str]) -> list[bytes]:
+    """Return the bodies that the naive model delivers: those that are due, up to the first that holds the others."""
+    left = [(b"%d" % index, state) for index, state in enumerate(states) if state != "gone"]
+    return [body for body, _ in takewhile(lambda one: one[1] == "due", left)]
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("first", WAYS)
+def test_a_group_keeps_its_order_however_its_messages_are_settled(first: Way, together: bool) -> None:
+    for ways in product([first], WAYS, WAYS):
+        for order in permutations(range(3)):
+            commands = commands_of(ways, order, together=together)
+            if together and len(commands) == len(commands_of(ways, order, together=False)):
+                continue
+            driver = Driver()
+            driver.set(Q, group_max_in_flight=3)
+            for index, way in enumerate(ways):
+                if way.is_last_delivery:
+                    driver.set(Q, retry=0)
+                push(driver, b"%d" % index)
+                if way.is_last_delivery:
+                    driver.set(Q, retry=2)
+            leased = numbers(driver.pull(Q, 3))
+            for way, indexes in commands:
+                assert driver.do(way.op, Q, [leased[index] for index in indexes], *way.fields) == [True] * len(indexes)
+            states = [way.after for way in ways]
+            found = driver.pull(Q, 3)
+            assert bodies(found) == deliverable(states), commands
+            driver.put_back(Q, *numbers(found))
+            driver.wait(1)
+            states = ["due" if state == "delayed" else state for state in states]
+            assert bodies(driver.pull(Q, 3)) == deliverable(states), commands
