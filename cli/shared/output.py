@@ -53,6 +53,7 @@ _STYLES: Final = {
     "suspended": "yellow",
     "unreachable": "bold red",
     "PROBLEM": "bold red",
+    "ATTENTION": "bold yellow",
 }
 
 

@@ -40,6 +40,7 @@ from .membership.changes import Membership
 from .membership.founders import Founding
 from .membership.identity import fresh_id
 from .membership.replica_digests import ReplicaDigests
+from .metrics.attention import Attention, Thresholds
 from .metrics.history import History
 from .metrics.observed import Observed
 from .metrics.queued_statsd import QueuedStatsd
@@ -93,6 +94,7 @@ class Node:
         disk: disk usage and its limit.
         observed: counters and histograms for the metrics.
         totals: sums over all queues.
+        attention: the queues that need attention.
         history: the last hour of all queues together and of the busiest queues.
         turns: fair slices of the event loop for long work.
         digests: comparison of this replica with the others.
@@ -108,7 +110,9 @@ class Node:
         self.observed = Observed()
         self.turns = FairSlices()
         self.totals = Totals(self._state, self.turns)
-        self.history = History(self._state, self.totals, self.stats, self.turns)
+        thresholds = Thresholds(*config.attention_thresholds())
+        self.attention = Attention(thresholds, self.stats, self._now_us, self.health)
+        self.history = History(self._state, self.totals, self.stats, self.turns, self.attention)
         self.peer_figures: PeerFigures
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
@@ -302,6 +306,9 @@ class Node:
 
     async def _is_fresh(self) -> bool:
         return await self.replica.fresh()
+
+    def _now_us(self) -> int:
+        return self.replica.clock.now_us()
 
     def _present(self) -> Replica:
         return self.replica

@@ -9,7 +9,7 @@ import click
 
 from ...shared.connection.api import Api
 from ...shared.connection.reads import Report, reads
-from ...shared.connection.target import Target, complete_queue, target_options
+from ...shared.connection.target import Target, complete_queue, queue_text, target_options
 from ...shared.errors import ExitCode
 from ...shared.output import Column, human_bytes, plural, print_json
 from ..queues.queue_list import queue_exists
@@ -29,7 +29,10 @@ Thresholds = Mapping[str, float | None]
 )
 @reads(_COLUMNS)
 def check(target: Target) -> Report:
-    """Check the health of the cluster, and whether the node may be stopped. Exits with 69 on problems.
+    """Check the health of the cluster, whether the node may be stopped, and which queues need attention.
+
+    Exits with 69 on problems of the cluster or the node, and with 1 if only queues need attention: messages that wait
+    too long, new dead letters, or many returned deliveries. The node's options attention_* set the thresholds.
 
     `check cluster` and `check queue` are for monitoring systems: they print one line with figures, as Nagios plugins
     do.
@@ -37,7 +40,12 @@ def check(target: Target) -> Report:
     answer = target.api.get("/v1/cluster/check")
     rows = [[one["name"], "ok" if one["ok"] else "PROBLEM", one["detail"]] for one in answer["checks"]]
     well = all(one["ok"] for one in answer["checks"])
-    return Report(answer, _COLUMNS, rows, exit_code=ExitCode.DONE if well else ExitCode.UNAVAILABLE)
+    attention = answer["attention"]
+    rows += [[f"queue {queue_text(one['queue'])}", "ATTENTION", one["detail"]] for one in attention["queues"]]
+    unlisted = sum(attention["totals"].values()) - len(attention["queues"])
+    remark = f"... and {plural(unlisted, 'more finding')} about queues." if unlisted else ""
+    code: int = ExitCode.DONE if not attention["queues"] else State.WARNING
+    return Report(answer, _COLUMNS, rows, remark=remark, exit_code=code if well else ExitCode.UNAVAILABLE)
 
 
 def _thresholds(

@@ -15,6 +15,7 @@ from ...wire.address import Address
 from ...wire.attributes import ATTRIBUTE_BYTES_MAX
 from ...wire.limits import MESSAGE_BYTES_MAX
 from . import values
+from .attention import AttentionOptions
 from .kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .option import Option, option
 from .sqs import SqsOptions
@@ -51,7 +52,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
+class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
     """The settings of a node. An instance has passed `validate`.
 
     Raises:
@@ -524,6 +525,7 @@ class NodeConfig(KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
                     self._fail(name, f"must be at least {least}, not {getattr(self, name)}")
         if self.front_ends > FRONT_ENDS_MAX:
             self._fail("front_ends", f"must be at most {FRONT_ENDS_MAX}, not {self.front_ends}")
+        self.validate_attention(self._fail)
         self.validate_sqs(self._fail)
         self.validate_statsd(self._fail)
         self.validate_traces(self._fail)
@@ -628,7 +630,9 @@ class NodeConfig(KestrelOptions, SqsOptions, StatsdOptions, TraceOptions):
 
 
 _INHERITED: Final = frozenset(
-    item.name for options in (KestrelOptions, SqsOptions, StatsdOptions, TraceOptions) for item in fields(options)
+    item.name
+    for options in (AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, TraceOptions)
+    for item in fields(options)
 )
 OPTIONS: Final = tuple(
     Option.of(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata

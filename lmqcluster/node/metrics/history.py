@@ -17,6 +17,7 @@ from ...core import Queue, State
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
 from ..queues.views.info import info_of
+from .attention import Attention
 from .stats import Stats
 from .totals import Sums, Totals
 
@@ -72,17 +73,21 @@ class History:
         totals: sums over all queues.
         stats: rates of each queue.
         turns: grants slices of the event loop.
+        attention: judges every queue that a sample visits.
 
     Attributes:
         sums: samples of all queues together, oldest first.
     """
 
-    def __init__(self, state: Callable[[], State], totals: Totals, stats: Stats, turns: FairSlices) -> None:
+    def __init__(
+        self, state: Callable[[], State], totals: Totals, stats: Stats, turns: FairSlices, attention: Attention
+    ) -> None:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES_MAX)
         self._state = state
         self._totals = totals
         self._stats = stats
         self._turns = turns
+        self._attention = attention
         self._series: dict[bytes, _Series] = {}
 
     async def keep(self) -> None:
@@ -104,12 +109,20 @@ class History:
             series.add(at_ms, _sample(queue, now_us))
 
     async def _busiest(self, queues: Mapping[bytes, Queue]) -> list[Queue]:
-        """Return the busiest queues. Ties go to queues that already have a history, then to those with the most messages."""
+        """Visit all queues and return the busiest.
+
+        Ties go to queues that already have a history, then to those with the most messages.
+        """
         best: list[tuple[float, bool, int, bytes, Queue]] = []
+        judged = self._attention.begin()
         async for queue in self._turns.each(list(queues.values()), NODE):
+            if judged is not None:
+                judged.visit(queue)
             best.append((self._stats.rate(queue.name), queue.name in self._series, len(queue), queue.name, queue))
             if len(best) >= 4 * QUEUES_MAX:
                 best = heapq.nlargest(QUEUES_MAX, best, key=itemgetter(0, 1, 2, 3))
+        if judged is not None:
+            self._attention.finish(judged)
         return [row[-1] for row in heapq.nlargest(QUEUES_MAX, best, key=itemgetter(0, 1, 2, 3))]
 
     def of_queue(self, name: bytes) -> list[dict[str, Any]] | None:
@@ -119,6 +132,7 @@ class History:
 
     def forget(self) -> None:
         """Delete all samples, because the node has changed its cluster."""
+        self._attention.forget()
         self.sums.clear()
         self._series.clear()
 

@@ -71,6 +71,8 @@ class _Scrape:
             page.value(f"lmq_messages_{counter}", count)
         page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
         page.histogram("lmq_time_in_queue_seconds", self._node.observed.time_in_queue)
+        needing = self._node.attention.totals()
+        page.values("lmq_queues_needing_attention", (((reason,), count) for reason, count in needing.items()))
         page.value("lmq_idempotency_keys", len(machine.state.keys))
         attempts = (machine.state.sent, machine.state.received)
         page.value("lmq_attempts", sum(map(len, attempts)))

@@ -233,6 +233,11 @@ class Stats:
         """Return the pushes and the pulls per second of a queue in the last five complete seconds."""
         return self._latest(self._push.get(queue)), self._latest(self._pull.get(queue))
 
+    def idle_s(self, queue: bytes) -> int | None:
+        """Return the seconds since the last delivery from a queue, in steps of five; None if this node has seen none."""
+        meter = self._pull.get(queue)
+        return None if meter is None or not meter.total else (self._ticks - meter.updated) * TICK_S
+
     def _latest(self, meter: _Meter | None) -> float:
         return meter.latest if meter is not None and meter.updated >= self._ticks else 0.0
 

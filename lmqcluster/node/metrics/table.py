@@ -84,6 +84,14 @@ SECTIONS: Final = (
                 "Time from ready to pulled, for the first message of each pull command that this node has "
                 "applied since its start.",
             ),
+            Definition(
+                "lmq_queues_needing_attention",
+                "gauge",
+                "Queues that need attention, by reason: dead_letters (new ones), returns (many deliveries were returned or not "
+                "answered) or waiting (messages have been ready for long). It changes every ten seconds; the options "
+                "attention_* set the thresholds.",
+                ("reason",),
+            ),
             Definition("lmq_idempotency_keys", "gauge", "Remembered idempotency keys."),
             Definition("lmq_subscriptions", "gauge", "Subscriptions."),
             Definition("lmq_attempts", "gauge", "Remembered attempts of sends and receives over the SQS port."),

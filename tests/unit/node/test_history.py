@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from lmqcluster.node.metrics import history as history_module
+from lmqcluster.node.metrics.attention import Attention, Thresholds
 from lmqcluster.node.metrics.history import HISTORY_FIELDS, History
 from lmqcluster.node.metrics.stats import Stats
 from lmqcluster.node.metrics.totals import Totals
@@ -21,7 +22,8 @@ class Watched:
         self.driver = Driver()
         self.stats = Stats()
         totals = Totals(lambda: self.driver.machine.state, FairSlices())
-        self.history = History(lambda: self.driver.machine.state, totals, self.stats, FairSlices())
+        attention = Attention(Thresholds(), self.stats, lambda: self.driver.now_us, list)
+        self.history = History(lambda: self.driver.machine.state, totals, self.stats, FairSlices(), attention)
 
     def sample(self) -> None:
         """Update the rates and take a sample."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.queue.counters import COUNTERS
+from ....node.metrics.attention import LISTED_MAX, Reason
 from ....node.metrics.history import HISTORY_FIELDS, QUEUES_MAX, SAMPLES_MAX
 from .parts import NAME_VALUE
 
@@ -97,6 +98,34 @@ _RETENTION: Final = _object(
 )
 
 OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
+    "Attention": _object(
+        {
+            "queues": {
+                "type": "array",
+                "maxItems": LISTED_MAX,
+                "items": _object(
+                    {
+                        "queue": NAME_VALUE,
+                        "reason": {"enum": [str(reason) for reason in Reason]},
+                        "count": {**_COUNT, "description": "Dead letters, returned deliveries or ready messages."},
+                        "oldest_age_s": {**_SECONDS, "description": "For the reason waiting; else null."},
+                        "detail": {"type": "string", "description": "A sentence for people."},
+                    },
+                    additionalProperties=False,
+                ),
+                "description": "For each reason, the worst first.",
+            },
+            "totals": _object(
+                {str(reason): _COUNT for reason in Reason},
+                description="Queues for each reason, listed or not.",
+                additionalProperties=False,
+            ),
+            "window_s": {**_NUMBER, "description": "Seconds that the counts of dead letters and returns cover."},
+            "age_s": {**_SECONDS, "description": "Since the node looked at its queues; null if it has not yet."},
+        },
+        description="Queues that need attention, as far as the client may see them.",
+        additionalProperties=False,
+    ),
     "Overview": _object(
         {
             "cluster": {
@@ -107,6 +136,7 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
             },
             "totals": _SUMS,
             "checks": {"type": "array", "items": _CHECK},
+            "attention": {"$ref": "#/components/schemas/Attention"},
             "history": {"type": "array", "items": _SUMS},
         },
         optional=("history",),

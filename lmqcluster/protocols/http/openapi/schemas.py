@@ -404,6 +404,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         {
             "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES})),
             "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
+            "attention": _ref("Attention"),
         }
     ),
     "TakeSnapshot": _object(

@@ -11,6 +11,7 @@ from ..server.replies import problem
 from ..server.replies.common_replies import RETRY_AFTER
 from ..server.replies.reply import Reply
 from ..server.routing import Resource, Router
+from .bodies.attention import attention_for
 from .bodies.media import read_value, reply_media
 
 if TYPE_CHECKING:
@@ -78,9 +79,15 @@ class ClusterRoutes:
         return await self.status(request)
 
     async def check(self, request: Request) -> Reply:
-        """Return whether the cluster is healthy and this node can be stopped safely; needs no quorum."""
+        """Return whether the cluster is healthy and this node can be stopped safely, and the queues that need attention."""
         checks, safe_to_stop = self._node.run_checks(names_owners=request.principal.is_root)
-        return reply_media(request).reply({"checks": [one._asdict() for one in checks], "safe_to_stop": safe_to_stop})
+        media = reply_media(request)
+        answer = {
+            "checks": [one._asdict() for one in checks],
+            "safe_to_stop": safe_to_stop,
+            "attention": attention_for(self._node.attention, request, media),
+        }
+        return media.reply(answer)
 
     async def snapshot(self, request: Request) -> Reply:
         """Write a snapshot of this node's state now; by default with a copy for a backup."""

@@ -9,6 +9,7 @@ from ..server.barrier_read import marked, not_found, refresh
 from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
+from .bodies.attention import attention_for
 from .bodies.media import reply_media
 
 if TYPE_CHECKING:
@@ -50,15 +51,17 @@ class OverviewRoutes:
         cluster = node.cluster_status()
         for member in cluster["nodes"]:
             member.update(node.peer_figures.describe(member["id"]))
+        media = reply_media(request)
         checks, _safe_to_stop = node.run_checks(names_owners=request.principal.is_root)
         answer: dict[str, Any] = {
             "cluster": cluster,
             "totals": totals.fields(),
             "checks": [one._asdict() for one in checks],
+            "attention": attention_for(node.attention, request, media),
         }
         if b"history" in request.parameters():
             answer["history"] = [one.fields() for one in node.history.sums]
-        return reply_media(request).reply(answer)
+        return media.reply(answer)
 
     async def queue_stats(self, request: Request, name: bytes) -> Reply:
         """Return rates over the last minutes, and the waiting times of messages delivered in the last minute."""
