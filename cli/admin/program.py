@@ -72,6 +72,7 @@ cli.add_section(
 cli.add_section(
     "Members",
     [
+        Deferred("replace", "admin.cluster.replace", "Replace a dead node by a new one."),
         Deferred("join", "admin.cluster.cluster", "Make the node join a peer's cluster."),
         Deferred("leave", "admin.cluster.cluster", "Remove the node from its cluster."),
         Deferred("remove", "admin.cluster.cluster", "Remove a dead node from the cluster."),

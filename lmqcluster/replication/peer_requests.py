@@ -100,12 +100,9 @@ class PeerRequests:
             async with asyncio.timeout(CHANGE_TIMEOUT_S):
                 success = await done
         except TimeoutError:
-            return {"ok": False, "result": f"the change was not committed within {CHANGE_TIMEOUT_S:g} s"}
+            return self._in_doubt(f"it was not committed within {CHANGE_TIMEOUT_S:g} s")
         if not success:
-            return {
-                "ok": False,
-                "result": "the change was refused: another one is under way, or leadership has just changed; try again",
-            }
+            return self._in_doubt("another change is in progress, or leadership has just changed")
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     async def _transfer(self, target: str | None = None) -> dict[str, Any]:
@@ -132,6 +129,10 @@ class PeerRequests:
     def _refused(self, reason: str) -> dict[str, Any]:
         """Return the answer to a question that is not worth repeating."""
         return {"ok": True, "result": {**self._cluster(), "done": False, "refused": reason}}
+
+    def _in_doubt(self, reason: str) -> dict[str, Any]:
+        """Return the answer to a change that may still be committed; asking again gives the outcome."""
+        return {"ok": True, "result": {**self._cluster(), "done": False, "in_doubt": reason}}
 
     def _unsafe_without(self, node_id: str) -> str | None:
         """Return the reason why the other members could not continue without this one; None if they can."""

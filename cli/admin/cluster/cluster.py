@@ -15,11 +15,11 @@ from ...shared.connection.target import Target, completes, queue_text, target_op
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column, human_bytes, plural
 from ..queues.queue_list import all_queues
+from .members import MEMBERSHIP_TIMEOUT_S, change_members, why_no_quorum
 from .peer import find_peer
 
 __all__ = ["join", "leave", "node_columns", "remove", "snapshot", "stats", "status", "transfer_leader"]
 
-MEMBERSHIP_TIMEOUT_S: Final = 900.0
 _NODE_COLUMNS: Final = [
     Column("Node", "node"),
     Column("State", "state"),
@@ -79,7 +79,7 @@ def status(target: Target, as_lmq: bool) -> Report:
     cluster = _cluster(target.api)
     failure = None
     if not cluster["has_quorum"]:
-        failure = CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
+        failure = CliError(f"{target.node} {why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
     return _cluster_report(cluster, failure)
 
 
@@ -129,7 +129,7 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
     """
     discard_data = discard_data or _confirm_discard(target)
     request = {"peer": find_peer(peer), "discard_data": discard_data}
-    cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    cluster = change_members(target.api, "join", request)
     target.print_result(cluster, f"{target.node} is now one of {plural(len(cluster['nodes']), 'node')}.")
 
 
@@ -152,7 +152,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
         what = f"remove {target.node} from its cluster and empty it; {plural(others, 'other node')} would keep all data"
         if not confirm(what, yes=yes, dry_run=dry_run):
             return
-    cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    cluster = change_members(target.api, "leave", {})
     target.print_result(cluster, f"{target.node} has left; it is empty and refuses clients until it joins a cluster.")
 
 
@@ -177,7 +177,7 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
         what = f"remove {member} ({state}), leaving {plural(len(nodes) - 1, 'node')}"
         if not confirm(what, yes=yes, dry_run=dry_run):
             return
-    cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    cluster = change_members(target.api, "remove", {"node": member, "force": force})
     target.print_result(cluster, f"{member} was removed; the cluster now has {plural(len(cluster['nodes']), 'node')}.")
 
 
@@ -225,18 +225,6 @@ def _confirm_discard(target: Target) -> bool:
         return False
     what = f"discard {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
     return confirm(what, yes=False)
-
-
-def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
-    nodes, quorum = cluster["nodes"], cluster["quorum"]
-    if cluster["problem"] is not None:
-        return f"reports: {cluster['problem']}"
-    present = sum(1 for node in nodes if node["state"] != "unreachable")
-    if present < quorum:
-        return (
-            f"has no quorum: it reaches {present} of {len(nodes)} nodes and needs {quorum}; start or reconnect others"
-        )
-    return f"reaches {present} of {len(nodes)} nodes but has no leader; an election takes a second or two"
 
 
 _FEW_NODES: Final = {

@@ -18,9 +18,10 @@ from ...core import Machine
 from ...net.loop import find
 from ...replication.base.status import ReplicaStatus
 from ...replication.leader_transfer import transfer_leadership
+from ...replication.peers.dialer import UnansweredError
 from ...replication.replica import Replica
 from ...wire.address import Address
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, Outcome
 from ..access.access import Access
 from ..queues.service import QueueService
 from .identity import fresh_id
@@ -249,7 +250,7 @@ class Membership:
         loop = asyncio.get_running_loop()
         last_resort = loop.time() + LEARN_DEADLINE_S
         deadline = loop.time() + CHANGE_DEADLINE_S
-        address = contact
+        address, doubt = contact, ""
         while True:
             try:
                 answer = await _ask(self._replica(), address, verb, arguments)
@@ -259,15 +260,25 @@ class Membership:
                 if answer.get("learning"):
                     # A new node copies the data first, which has no fixed duration.
                     deadline = loop.time() + CHANGE_DEADLINE_S
+                doubt = answer.get("in_doubt") or doubt
                 address = answer["leader_address"] or contact
                 problem = LmqError("no_leader", "the cluster has no leader; nothing was changed")
             except LmqError as exc:
-                if not exc.retryable or (address == contact and exc.code == "unreachable"):
+                if exc.outcome is Outcome.UNKNOWN:
+                    doubt = exc.message
+                elif not exc.retryable or (not doubt and address == contact and exc.code == "unreachable"):
                     raise
                 problem, address = exc.again(), contact
             if loop.time() > min(deadline, last_resort):
+                if doubt:
+                    raise _in_doubt(doubt)
                 raise problem.again()
             await asyncio.sleep(_RETRY_S)
+
+
+def _in_doubt(reason: str) -> LmqError:
+    text = f"the change may or may not happen: {reason}; lmq-admin status shows the members, and the request may be repeated"
+    return LmqError("unknown_outcome", text)
 
 
 def member_id(status: ReplicaStatus, member: str) -> str:
@@ -384,6 +395,9 @@ async def _ask(replica: Replica, address: str | None, verb: str, arguments: list
         return own
     try:
         return await transport.ask(address, verb, arguments, timeout_s=ASK_TIMEOUT_S)
+    except UnansweredError as exc:
+        code = "unreachable" if verb == "cluster" else "unknown_outcome"
+        raise LmqError(code, f"the node at {address} was asked: {exc}") from exc
     except (OSError, TimeoutError) as exc:
         raise LmqError("unreachable", f"the node at {address} cannot be reached: {str(exc) or 'timed out'}") from exc
     except LookupError as exc:

@@ -15,7 +15,7 @@ from .handshake import Exchange, HandshakeError, Identity
 from .security import PeerSecurity
 from .tls import PeerTls, TlsStream
 
-__all__ = ["HANDSHAKE_TIMEOUT_S", "Outbound", "ask", "dial"]
+__all__ = ["HANDSHAKE_TIMEOUT_S", "Outbound", "UnansweredError", "ask", "dial"]
 
 CONNECT_TIMEOUT_S = 3.0
 HANDSHAKE_TIMEOUT_S = 5.0
@@ -25,11 +25,21 @@ class _ClosedError(HandshakeError):
     """The peer closed the connection: it may not speak TLS, or may have refused this node."""
 
 
+class UnansweredError(ConnectionError):
+    """The peer has probably received a question, and gave no answer."""
+
+
 class Outbound(FrameStream):
-    """A connection that this node dialled."""
+    """A connection that this node dialled.
+
+    Attributes:
+        closed: set when the connection is gone.
+        listener: the peer at the other end; None until it has authenticated itself.
+    """
 
     def __init__(self, tls: TlsStream | None = None) -> None:
         super().__init__(tls)
+        self.listener: Identity | None = None
         self.closed = asyncio.Event()
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._established = asyncio.Event()
@@ -126,8 +136,8 @@ async def _dial(
     _, stream = await loop.create_connection(lambda: Outbound(wrapped), sock=reached)
     try:
         await stream.ready()
-        listener = await _greet(stream, me, security)
-        _check_id(listener, expected_id)
+        stream.listener = await _greet(stream, me, security)
+        _check_id(stream.listener, expected_id)
     except BaseException:
         stream.close()
         raise
@@ -160,7 +170,8 @@ async def ask(
     """Put one administrative question to the node at `address` and return its result.
 
     Raises:
-        OSError, TimeoutError, HandshakeError: the node cannot be reached.
+        OSError, TimeoutError, HandshakeError: the node cannot be reached, so it has not received the question.
+        UnansweredError: it gave no answer.
         LookupError: the node refused; the text says why.
     """
     stream = await dial(me, security, address, None)
@@ -168,6 +179,10 @@ async def ask(
         async with asyncio.timeout(timeout_s):
             stream.write(messages.encode({"type": "ask", "verb": verb, "arguments": arguments}))
             answer = messages.decode(await stream.next_frame())
+    except TimeoutError as exc:
+        raise UnansweredError(f"no answer within {timeout_s:g} s") from exc
+    except HandshakeError as exc:
+        raise UnansweredError("the connection was closed before the answer") from exc
     finally:
         with contextlib.suppress(OSError):
             stream.close()

@@ -19,7 +19,11 @@ __all__ = ["FrameStream", "speaks_tls"]
 log = structlog.get_logger("lmq.peers")
 
 UNACKNOWLEDGED_MS_MAX = 4000
-"""A connection is closed if the peer's kernel does not acknowledge its data for this long."""
+"""A connection is closed if the peer's kernel does not acknowledge its data or probes for this long."""
+_PROBES = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 2))
+"""Seconds until the first probe and between probes, and their number: a connection that only receives, or is idle, ends
+within about ten seconds after the peer's machine has vanished.
+"""
 UNSENT_BYTES_MAX = 512 * 1024
 """Approximate limit of unsent bytes in buffers, so that urgent frames do not wait behind more."""
 _TCP_NOTSENT_LOWAT = 25
@@ -57,6 +61,9 @@ class FrameStream(asyncio.Protocol):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _PROBES:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
             if sys.platform == "linux":

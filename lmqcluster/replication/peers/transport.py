@@ -174,9 +174,14 @@ class PeerTransport(Transport):
     def adopt(self, inbound: _Inbound, peer: Identity) -> None:
         """Take an authenticated inbound connection, in place of an older one of the same peer."""
         older = self._inbound.get(peer.node_id)
+        if older is inbound:
+            return
         self._inbound[peer.node_id] = inbound
-        if older is not None and older is not inbound:
+        if older is not None:
             older.close()
+        link = self._links.get(peer.node_id)
+        if link is not None:
+            link.peer_started(peer.incarnation)
 
     def forget(self, inbound: _Inbound) -> None:
         """Forget an inbound connection that is gone."""
@@ -356,6 +361,15 @@ class _Link:
         self.address = address
         if self._stream is not None:
             self._stream.close()
+
+    def peer_started(self, incarnation: int) -> None:
+        """Drop a connection to another process of the member.
+
+        The process may hang, or its machine may have vanished, while the member runs at another address of its name.
+        """
+        stream = self._stream
+        if stream is not None and stream.listener is not None and stream.listener.incarnation != incarnation:
+            stream.abort()
 
     async def _run(self) -> None:
         pause_s = RECONNECT_MIN_S
