@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from typing import Any, Final
 
 from ....node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
 from ....wire.errors import ERRORS, Outcome
-from .lmq import LMQ_PATHS
+from .lmq import LMQ_PATHS, LMQ_SCHEMAS
 from .overview import OVERVIEW_SCHEMAS
-from .parts import NAME, PAGE, Json, operation, query
+from .parts import NAME, PAGE, PROBLEM, Json, operation, query
 from .queues import job_paths, queue_paths, subscription_paths
 from .schedules import SCHEDULE_SCHEMAS, schedule_paths
 from .schemas import SCHEMAS
@@ -18,7 +19,9 @@ from .tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
 
 __all__ = ["build", "document"]
 
-_EXPOSITION = "Text exposition format 0.0.4"
+_EXPOSITION: Final = "Text exposition format 0.0.4"
+_FORMATS: Final = {"integer": "int64", "number": "double"}
+_REFUSED: Final[Json] = {"description": "The request was refused or failed", "content": PROBLEM}
 
 
 def document() -> bytes:
@@ -28,6 +31,24 @@ def document() -> bytes:
 
 def build() -> Json:
     """Return the document as an object."""
+    described: Json = _formatted(_document())
+    return described
+
+
+def _formatted(value: Any) -> Any:
+    """Add the formats of numbers: generators take a number without one for 32 bits."""
+    if isinstance(value, list):
+        return [_formatted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    types = value.get("type")
+    names = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    formats = [_FORMATS[name] for name in names if name in _FORMATS]
+    described = {key: _formatted(item) for key, item in value.items()}
+    return {"format": formats[0], **described} if formats else described
+
+
+def _document() -> Json:
     return {
         "openapi": "3.1.0",
         "info": {
@@ -36,34 +57,53 @@ def build() -> Json:
             "license": {"name": "MIT", "identifier": "MIT"},
             "description": (
                 "A replicated message queue. The routes under /v1 take and give JSON or MessagePack (Content-Type, Accept); "
-                "the routes of LMQ are kept byte for byte and answer errors with a status and an empty body; the reason "
-                "stands in the header x-lmq-error. Counts of queues are those of the node's replica, brought up to date first "
-                "as long as there is a quorum to ask."
+                "LMQ's routes take and give bodies unchanged and answer errors with a status and an empty body; the header "
+                "x-lmq-error has the reason. Counts of queues are those of the node's replica, which is first brought up to "
+                "date if there is a quorum."
             ),
         },
         "security": [{"token": []}],
-        "paths": {
-            **queue_paths(),
-            **subscription_paths(),
-            **job_paths(),
-            **session_paths(),
-            **schedule_paths(),
-            **_cluster_paths(),
-            **TOKEN_PATHS,
-            **_overview_paths(),
-            **_health_paths(),
-            **LMQ_PATHS,
-        },
+        "servers": [
+            {
+                "url": "http://{address}",
+                "description": "Any node. With a certificate it serves https only.",
+                "variables": {"address": {"default": "127.0.0.1:9980"}},
+            }
+        ],
+        "paths": {path: _tagged(path, item) for path, item in _paths().items()},
         "components": {
             "schemas": SCHEMAS
             | SESSION_SCHEMAS
             | SCHEDULE_SCHEMAS
             | OVERVIEW_SCHEMAS
             | TOKEN_SCHEMAS
+            | LMQ_SCHEMAS
             | {"Problem": _problem()},
             "securitySchemes": SECURITY_SCHEMES,
         },
     }
+
+
+def _paths() -> Json:
+    return {
+        **queue_paths(),
+        **subscription_paths(),
+        **job_paths(),
+        **session_paths(),
+        **schedule_paths(),
+        **_cluster_paths(),
+        **TOKEN_PATHS,
+        **_overview_paths(),
+        **_health_paths(),
+        **LMQ_PATHS,
+    }
+
+
+def _tagged(path: str, item: Json) -> Json:
+    """Return a path whose operations have a tag: generators write one class for each."""
+    first, _slash, rest = path.removeprefix("/").partition("/")
+    tag = rest.partition("/")[0] if first == "v1" else "node"
+    return {key: value if key == "parameters" else {"tags": [tag], **value} for key, value in item.items()}
 
 
 def _problem() -> Json:
@@ -77,9 +117,9 @@ def _problem() -> Json:
             "title": {"type": "string"},
             "status": {"type": "integer"},
             "detail": {"type": "string"},
-            "code": {"enum": codes},
+            "code": {"type": "string", "enum": codes},
             "retryable": {"type": "boolean"},
-            "outcome": {"enum": [outcome.value for outcome in Outcome]},
+            "outcome": {"type": "string", "enum": [outcome.value for outcome in Outcome]},
         },
     }
 
@@ -102,20 +142,22 @@ def _cluster_paths() -> Json:
         "/v1/cluster": {"get": operation("getCluster", "The cluster as this node sees it", "Cluster")},
         "/v1/cluster/join": {
             "post": operation(
-                "join",
+                "joinCluster",
                 "Make this node a member of its peer's cluster, once it has that one's data",
                 "Cluster",
                 body="Join",
             )
         },
         "/v1/cluster/remove": {
-            "post": operation("remove", "Take another member out of the cluster", "Cluster", body="Remove")
+            "post": operation("removeMember", "Take another member out of the cluster", "Cluster", body="Remove")
         },
         "/v1/cluster/transfer": {
-            "post": operation("transfer", "Have the leader hand over to another member", "Cluster", body="Transfer")
+            "post": operation(
+                "transferLeadership", "Have the leader hand over to another member", "Cluster", body="Transfer"
+            )
         },
         "/v1/cluster/check": {
-            "get": operation("check", "Whether the cluster is well and this node may be stopped", "CheckUp")
+            "get": operation("checkCluster", "Whether the cluster is well and this node may be stopped", "CheckUp")
         },
         "/v1/snapshots": {
             "post": operation(
@@ -134,13 +176,13 @@ def _cluster_paths() -> Json:
             "put": operation("setLogLevel", "Change it until the node is stopped", "LogLevel", body="LogLevel"),
         },
         "/v1/cluster/leave": {
-            "post": operation("leave", "Take this node out of its cluster; it then serves no clients", "Cluster")
+            "post": operation("leaveCluster", "Take this node out of its cluster; it then serves no clients", "Cluster")
         },
     }
 
 
 def _overview_paths() -> Json:
-    history = query("history", "Add the sums of the last hour, ten seconds apart.", {"type": "string"})
+    history = _flag("history", "Add the sums of the last hour, ten seconds apart.")
     of_queue = query("queue", "Only messages of this queue.", {"type": "string"})
     summary = "Sums over all queues, the members and their figures, as this node knows them"
     hour = "The last hour of one of the busiest queues, in samples"
@@ -169,12 +211,27 @@ def _overview_paths() -> Json:
     }
 
 
+def _flag(name: str, description: str) -> Json:
+    """Return a query parameter that needs no value."""
+    return {**query(name, description, {"type": "string"}), "allowEmptyValue": True}
+
+
+def _open(path: Json) -> Json:
+    """Return the path of a route that needs no token."""
+    described = {**path["get"], "security": []}
+    del described["responses"]["default"]
+    return {"get": described}
+
+
 def _text_route(name: str, summary: str, statuses: dict[str, str], parameters: list[Json] | None = None) -> Json:
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     described: Json = {
         "operationId": name,
         "summary": summary,
-        "responses": {status: {"description": meaning, **text} for status, meaning in statuses.items()},
+        "responses": {
+            **{status: {"description": meaning, **text} for status, meaning in statuses.items()},
+            "default": _REFUSED,
+        },
     }
     if parameters:
         described["parameters"] = parameters
@@ -202,12 +259,19 @@ def _kestrel_route(name: str, summary: str, media_type: str, schema: Json) -> Js
         query("namespace", "Counters as differences since the last request with this name.", {"type": "string"}),
     ]
     answer = {"description": "Counters, gauges and labels", "content": {media_type: {"schema": schema}}}
-    return {"get": {"operationId": name, "summary": summary, "parameters": parameters, "responses": {"200": answer}}}
+    return {
+        "get": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": parameters,
+            "responses": {"200": answer, "default": _REFUSED},
+        }
+    }
 
 
 def _health_paths() -> Json:
     flags = [
-        query("verbose", "Show every check.", {"type": "string"}),
+        _flag("verbose", "Show every check."),
         query("exclude", "Checks to leave out, separated by commas.", {"type": "string"}),
     ]
     described = {
@@ -218,17 +282,22 @@ def _health_paths() -> Json:
                 "200": {
                     "description": "OpenAPI 3.1",
                     "content": {"application/json": {"schema": {"type": "object"}}},
-                }
+                },
+                "default": _REFUSED,
             },
         }
     }
     return {
-        "/livez": _text_route("livez", "Whether the process works; never depends on a quorum", {"200": "It does"}),
-        "/readyz": _text_route(
-            "readyz",
-            "Whether the node can serve",
-            {"200": "All checks passed", "503": "Some check failed; the body shows which"},
-            flags,
+        "/livez": _open(
+            _text_route("livez", "Whether the process works; never depends on a quorum", {"200": "It does"})
+        ),
+        "/readyz": _open(
+            _text_route(
+                "readyz",
+                "Whether the node can serve",
+                {"200": "All checks passed", "503": "Some check failed; the body shows which"},
+                flags,
+            )
         ),
         "/metrics": _text_route("metrics", "Figures for Prometheus", {"200": _EXPOSITION}),
         "/metrics/queues": _text_route(

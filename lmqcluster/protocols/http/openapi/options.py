@@ -19,6 +19,7 @@ _SECONDS: Final[Json] = {"type": "number", "minimum": 0}
 _TEXT: Final[Json] = {"$ref": "#/components/schemas/Content"}
 _PRIORITY: Final[Json] = {
     "type": "integer",
+    "format": "int32",
     "minimum": -(1 << 31),
     "maximum": (1 << 31) - 1,
     "description": "Lower comes first; 0 by default.",
@@ -30,11 +31,11 @@ _TYPES: Final[dict[str, Json]] = {
     "seconds": {"type": ["number", "null"], "minimum": 0},
     "factor": {"type": ["number", "null"], "minimum": 1, "maximum": 100},
     "per second": {"type": ["number", "null"], "minimum": RATE_MIN, "maximum": RATE_MAX},
-    "mode": {"enum": [*GROUP_MODES, None]},
+    "mode": {"type": ["string", "null"], "enum": [*GROUP_MODES, None]},
     "flag": {"type": ["boolean", "null"]},
     "queue": {"type": ["string", "null"], "minLength": 1},
     "queues": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}},
-    "scope": {"enum": [*KEY_SCOPES, None]},
+    "scope": {"type": ["string", "null"], "enum": [*KEY_SCOPES, None]},
 }
 
 PROPERTIES: Final[Json] = {
@@ -46,7 +47,7 @@ ATTRIBUTES: Final[Json] = {
     "type": "object",
     "maxProperties": ATTRIBUTES_MAX,
     "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX},
-    "additionalProperties": {"oneOf": [{"type": ["string", "number"]}, {"$ref": "#/components/schemas/Binary"}]},
+    "additionalProperties": {"$ref": "#/components/schemas/AttributeValue"},
     "description": "Attributes of the message: strings, numbers, or binary values as Base64. MessagePack has bin instead.",
 }
 
@@ -65,18 +66,7 @@ TRAITS: Final[Json] = {
     "priority": _PRIORITY,
     "label": _TEXT,
     "group": _TEXT,
-    "origin": {
-        "type": "object",
-        "description": "Where the message was before the cluster moved it.",
-        "required": ["queue", "reason", "deliveries", "sequence"],
-        "properties": {
-            "queue": _NAME,
-            "reason": {"enum": ["exhausted", "expired"]},
-            "deliveries": {**_COUNT, "description": "How often it had been delivered there."},
-            "sequence": {**_COUNT, "description": "Its number there."},
-        },
-        "additionalProperties": False,
-    },
+    "origin": {"$ref": "#/components/schemas/Origin"},
 }
 """Options that a message was pushed with; each is present only if it was set."""
 
@@ -89,6 +79,7 @@ DELIVERED: Final[Json] = {
 
 SETTLED_AT_NACK: Final[Json] = {
     "place": {
+        "type": "string",
         "enum": ["tail", "keep", "head"],
         "default": "tail",
         "description": "Behind what waits, at its old place, or before what waits.",
@@ -102,7 +93,7 @@ def _object(properties: Json, *required: str) -> Json:
 
 
 def _operation(verb: str, members: Json, *required: str) -> Json:
-    return _object({"op": {"const": verb}, "queue": _NAME, **members}, "op", "queue", *required)
+    return _object({"op": {"type": "string", "const": verb}, "queue": _NAME, **members}, "op", "queue", *required)
 
 
 _ID: Final[Json] = {"type": "string", "minLength": 1, "description": "Id of a delivery."}
@@ -115,7 +106,58 @@ ATTRIBUTE_FILTER: Final[Json] = {
     "description": "Only messages with this attribute, NAME=VALUE; a number is its decimal text, a binary value its Base64.",
 }
 
+_OPERATIONS: Final[Json] = {
+    "PushOperation": _operation(
+        "push",
+        {
+            "content": _NAME,
+            "content_type": {"type": "string", "minLength": 1},
+            "key": {"type": "string", "minLength": 1, "maxLength": 255},
+            **PUSH_MEMBERS,
+        },
+        "content",
+    ),
+    "AckOperation": _operation("ack", {"id": _ID}, "id"),
+    "NackOperation": _operation("nack", {"id": _ID, **SETTLED_AT_NACK}, "id"),
+    "ExtendOperation": _operation("extend", {"id": _ID, **_LEASE}, "id"),
+}
+
 OPTION_SCHEMAS: Final[Json] = {
+    "AttributeValue": {
+        "oneOf": [
+            {"$ref": "#/components/schemas/Text"},
+            {"$ref": "#/components/schemas/Number"},
+            {"$ref": "#/components/schemas/Binary"},
+        ]
+    },
+    "Origin": _object(
+        {
+            "queue": _NAME,
+            "reason": {"type": "string", "enum": ["exhausted", "expired"]},
+            "deliveries": {**_COUNT, "description": "How often it had been delivered there."},
+            "sequence": {**_COUNT, "description": "Its number there."},
+        },
+        "queue",
+        "reason",
+        "deliveries",
+        "sequence",
+    )
+    | {"description": "Where the message was before the cluster moved it."},
+    **_OPERATIONS,
+    "Operation": {
+        "oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in _OPERATIONS],
+        "discriminator": {
+            "propertyName": "op",
+            "mapping": {
+                schema["properties"]["op"]["const"]: f"#/components/schemas/{name}"
+                for name, schema in _OPERATIONS.items()
+            },
+        },
+    },
+    "OperationDone": _object({"done": {"type": "boolean", "const": True}}, "done"),
+    "OperationResult": {
+        "oneOf": [{"$ref": "#/components/schemas/PushResult"}, {"$ref": "#/components/schemas/OperationDone"}]
+    },
     "Nack": _object(
         {"ids": {"type": "array", "items": _ID}, **SETTLED_AT_NACK},
         "ids",
@@ -152,23 +194,7 @@ OPTION_SCHEMAS: Final[Json] = {
             "operations": {
                 "type": "array",
                 "maxItems": OPERATIONS_MAX,
-                "items": {
-                    "oneOf": [
-                        _operation(
-                            "push",
-                            {
-                                "content": _NAME,
-                                "content_type": {"type": "string", "minLength": 1},
-                                "key": {"type": "string", "minLength": 1, "maxLength": 255},
-                                **PUSH_MEMBERS,
-                            },
-                            "content",
-                        ),
-                        _operation("ack", {"id": _ID}, "id"),
-                        _operation("nack", {"id": _ID, **SETTLED_AT_NACK}, "id"),
-                        _operation("extend", {"id": _ID, **_LEASE}, "id"),
-                    ]
-                },
+                "items": {"$ref": "#/components/schemas/Operation"},
             }
         },
         "operations",
@@ -177,12 +203,7 @@ OPTION_SCHEMAS: Final[Json] = {
         {
             "results": {
                 "type": "array",
-                "items": {
-                    "oneOf": [
-                        {"$ref": "#/components/schemas/PushResult"},
-                        _object({"done": {"const": True}}, "done"),
-                    ]
-                },
+                "items": {"$ref": "#/components/schemas/OperationResult"},
             }
         },
         "results",

@@ -8,6 +8,7 @@ from ....core.queue.counters import COUNTERS
 from ....node.metrics.attention import LISTED_MAX, Reason
 from ....node.metrics.history import HISTORY_FIELDS, QUEUES_MAX, SAMPLES_MAX
 from .parts import NAME_VALUE
+from .schemas import SCHEMAS
 
 __all__ = ["OVERVIEW_SCHEMAS"]
 
@@ -21,6 +22,20 @@ _SECONDS: Final[Json] = {"type": ["number", "null"], "minimum": 0}
 def _object(properties: Json, *, optional: tuple[str, ...] = (), **more: Any) -> Json:
     required = [name for name in properties if name not in optional]
     return {"type": "object", "required": required, "properties": properties, **more}
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(name: str) -> Json:
+    return {"type": "array", "items": _ref(name)}
+
+
+def _extended(schema: Json, properties: Json) -> Json:
+    """Return the schema of an object with more required properties, or other ones."""
+    required = dict.fromkeys((*schema["required"], *properties))
+    return {**schema, "required": list(required), "properties": {**schema["properties"], **properties}}
 
 
 _SUMS: Final = _object(
@@ -57,19 +72,16 @@ _VITALS: Final = _object(
     },
     description="How a member is, in its own words.",
 )
-_MEMBER: Final = _object(
-    {
-        "id": {"type": "string"},
-        "last_contact_s": {**_SECONDS, "description": "Since it last answered this node; null if it has not yet."},
-        "round_trip_s": {**_SECONDS, "description": "How long that answer took, connecting included."},
-        "lag": {
-            "type": ["integer", "null"],
-            "minimum": 0,
-            "description": "Committed log entries that it had not applied when it last answered.",
-        },
-        "vitals": {"oneOf": [{"type": "null"}, _VITALS]},
-    }
-)
+_CONTACT: Final[Json] = {
+    "last_contact_s": {**_SECONDS, "description": "Since it last answered this node; null if it has not yet."},
+    "round_trip_s": {**_SECONDS, "description": "How long that answer took, connecting included."},
+    "lag": {
+        "type": ["integer", "null"],
+        "minimum": 0,
+        "description": "Committed log entries that it had not applied when it last answered.",
+    },
+    "vitals": {"anyOf": [_ref("Vitals"), {"type": "null"}]},
+}
 _SAMPLE: Final = _object(
     {
         "at_s": {**_NUMBER, "description": "When it was taken, in seconds since the node was started."},
@@ -77,7 +89,6 @@ _SAMPLE: Final = _object(
     },
     additionalProperties=False,
 )
-_CHECK: Final = _object({"name": {"type": "string"}, "ok": {"type": "boolean"}, "detail": {"type": "string"}})
 _RATES: Final = _object(
     {
         "count": _COUNT,
@@ -98,103 +109,100 @@ _RETENTION: Final = _object(
 )
 
 OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
+    "AttentionRow": _object(
+        {
+            "queue": NAME_VALUE,
+            "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
+            "count": {**_COUNT, "description": "Dead letters, returned deliveries or ready messages."},
+            "oldest_age_s": {**_SECONDS, "description": "For the reason waiting; else null."},
+            "detail": {"type": "string", "description": "A sentence for people."},
+        },
+        additionalProperties=False,
+    ),
+    "AttentionTotals": _object(
+        {str(reason): _COUNT for reason in Reason},
+        description="Queues for each reason, listed or not.",
+        additionalProperties=False,
+    ),
     "Attention": _object(
         {
             "queues": {
-                "type": "array",
+                **_list("AttentionRow"),
                 "maxItems": LISTED_MAX,
-                "items": _object(
-                    {
-                        "queue": NAME_VALUE,
-                        "reason": {"enum": [str(reason) for reason in Reason]},
-                        "count": {**_COUNT, "description": "Dead letters, returned deliveries or ready messages."},
-                        "oldest_age_s": {**_SECONDS, "description": "For the reason waiting; else null."},
-                        "detail": {"type": "string", "description": "A sentence for people."},
-                    },
-                    additionalProperties=False,
-                ),
                 "description": "For each reason, the worst first.",
             },
-            "totals": _object(
-                {str(reason): _COUNT for reason in Reason},
-                description="Queues for each reason, listed or not.",
-                additionalProperties=False,
-            ),
+            "totals": _ref("AttentionTotals"),
             "window_s": {**_NUMBER, "description": "Seconds that the counts of dead letters and returns cover."},
             "age_s": {**_SECONDS, "description": "Since the node looked at its queues; null if it has not yet."},
         },
         description="Queues that need attention, as far as the client may see them.",
         additionalProperties=False,
     ),
+    "Totals": _SUMS,
+    "Vitals": _VITALS,
+    "Sample": _SAMPLE,
+    "Rates": _RATES,
+    "Retention": _RETENTION,
+    "OverviewNode": _extended(SCHEMAS["Node"], _CONTACT),
+    "OverviewCluster": _extended(SCHEMAS["Cluster"], {"nodes": _list("OverviewNode")}),
     "Overview": _object(
         {
-            "cluster": {
-                "allOf": [
-                    {"$ref": "#/components/schemas/Cluster"},
-                    {"type": "object", "properties": {"nodes": {"type": "array", "items": _MEMBER}}},
-                ]
-            },
-            "totals": _SUMS,
-            "checks": {"type": "array", "items": _CHECK},
-            "attention": {"$ref": "#/components/schemas/Attention"},
-            "history": {"type": "array", "items": _SUMS},
+            "cluster": _ref("OverviewCluster"),
+            "totals": _ref("Totals"),
+            "checks": _list("Check"),
+            "attention": _ref("Attention"),
+            "history": _list("Totals"),
         },
         optional=("history",),
         additionalProperties=False,
     ),
+    "Connection": _object(
+        {
+            "port": {"type": "string", "description": "The name of the port, such as http or msgpack_rpc."},
+            "address": {"type": "string"},
+            "user": {"type": "string", "description": "The token; empty while none has been shown."},
+            "age_s": _NUMBER,
+            "held_bytes": _COUNT,
+        },
+        additionalProperties=False,
+    ),
     "Connections": _object(
         {
-            "connections": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "port": {"type": "string", "description": "The name of the port, such as http or msgpack_rpc."},
-                        "address": {"type": "string"},
-                        "user": {"type": "string", "description": "The token; empty while none has been shown."},
-                        "age_s": _NUMBER,
-                        "held_bytes": _COUNT,
-                    },
-                    additionalProperties=False,
-                ),
-            },
+            "connections": _list("Connection"),
             "total": _COUNT,
         },
         additionalProperties=False,
     ),
+    "Consumer": _object(
+        {**dict.fromkeys(("queue", "pattern"), NAME_VALUE), "pulls": _COUNT, "messages": _COUNT},
+        optional=("queue", "pattern"),
+        additionalProperties=False,
+    ),
     "Consumers": _object(
         {
-            "consumers": {
-                "type": "array",
-                "items": _object(
-                    {**dict.fromkeys(("queue", "pattern"), NAME_VALUE), "pulls": _COUNT, "messages": _COUNT},
-                    optional=("queue", "pattern"),
-                    additionalProperties=False,
-                ),
-            },
+            "consumers": _list("Consumer"),
             "total": _COUNT,
+        },
+        additionalProperties=False,
+    ),
+    "LeaseHolder": _object(
+        {
+            "queue": NAME_VALUE,
+            "port": {"type": "string"},
+            "address": {"type": "string"},
+            "user": {"type": "string"},
+            "connected": {"type": "boolean", "description": "Whether the connection is still open."},
+            "leased": _COUNT,
+            "ends_in_s": {
+                "type": ["number", "null"],
+                "description": "When the first of the leases ends; null if they end with a session.",
+            },
         },
         additionalProperties=False,
     ),
     "Leases": _object(
         {
-            "leases": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "queue": NAME_VALUE,
-                        "port": {"type": "string"},
-                        "address": {"type": "string"},
-                        "user": {"type": "string"},
-                        "connected": {"type": "boolean", "description": "Whether the connection is still open."},
-                        "leased": _COUNT,
-                        "ends_in_s": {
-                            "type": ["number", "null"],
-                            "description": "When the first of the leases ends; null if they end with a session.",
-                        },
-                    },
-                    additionalProperties=False,
-                ),
-            },
+            "leases": _list("LeaseHolder"),
             "total": _COUNT,
             "complete": {"type": "boolean", "description": "Whether these are all leases that this node has given."},
         },
@@ -208,9 +216,9 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
             },
             "period_s": {**_NUMBER, "description": "Seconds between two samples."},
             "uptime_s": {**_NUMBER, "description": "Now, on the clock of at_s."},
-            "history": {"type": "array", "maxItems": SAMPLES_MAX, "items": _SAMPLE},
+            "history": {"type": "array", "maxItems": SAMPLES_MAX, "items": _ref("Sample")},
         },
         additionalProperties=False,
     ),
-    "QueueStats": _object({"push": _RATES, "pull": _RATES, "retention": _RETENTION}),
+    "QueueStats": _object({"push": _ref("Rates"), "pull": _ref("Rates"), "retention": _ref("Retention")}),
 }

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ....node.access.consumers import PAGE_MAX
 
-__all__ = ["NAME", "NAME_VALUE", "PAGE", "TRACE", "Json", "operation", "query"]
+__all__ = ["KEY", "NAME", "NAME_VALUE", "PAGE", "PROBLEM", "TRACE", "Json", "operation", "query"]
 
 Json = dict[str, Any]
 
@@ -19,6 +19,10 @@ def _ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+PROBLEM: Final[Json] = {"application/problem+json": {"schema": _ref("Problem")}}
+"""Content of the answer to a request that was refused or failed."""
+
+
 def _content(schema: str) -> Json:
     return {media: {"schema": _ref(schema)} for media in _MEDIA}
 
@@ -27,18 +31,17 @@ def _answers(schema: str | None, *, not_found: bool = False) -> Json:
     done: Json = {"description": _SUMMARY_SUCCESS}
     if schema is not None:
         done["content"] = _content(schema)
-    problem = {"content": {"application/problem+json": {"schema": _ref("Problem")}}}
     answers: Json = {
         "200" if schema else "204": done,
         "503": {
             "description": "No quorum, or the node cannot serve the request now. Try again after the time in Retry-After.",
-            "headers": {"retry-after": {"schema": {"type": "string"}}},
-            **problem,
+            "headers": {"retry-after": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}},
+            "content": PROBLEM,
         },
-        "default": {"description": "The request was refused or failed", **problem},
+        "default": {"description": "The request was refused or failed", "content": PROBLEM},
     }
     if not_found:
-        answers["404"] = {"description": "There is no such queue", **problem}
+        answers["404"] = {"description": "There is no such queue", "content": PROBLEM}
     return answers
 
 
@@ -89,10 +92,7 @@ def query(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-NAME_VALUE: Final[Json] = {
-    "type": ["string", "object"],
-    "description": "As in lists of queues: {base64} where it is not UTF-8.",
-}
+NAME_VALUE: Final[Json] = {"$ref": "#/components/schemas/Content"}
 
 PAGE: Final[list[Json]] = [
     query("offset", "How many rows to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
@@ -107,3 +107,11 @@ TRACE: Final[list[Json]] = [
     {"name": "traceparent", "in": "header", "description": _PARENT_TEXT, "schema": {"type": "string"}},
     {"name": "tracestate", "in": "header", "description": "Like traceparent.", "schema": {"type": "string"}},
 ]
+
+KEY: Final[Json] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Makes a retry of this push safe for at least 5 minutes: a repetition stores nothing. In a queue with"
+    " `key_window` the key counts for exactly that time, whatever the body.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ....node.queues.views.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.bodies.rendering import QUEUE_FIELDS
 from .options import ATTRIBUTE_FILTER
-from .parts import NAME, TRACE, Json, operation, query
+from .parts import KEY, NAME, TRACE, Json, operation, query
 
 __all__ = ["job_paths", "queue_paths", "subscription_paths"]
-
-_KEY: Final[Json] = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again."
-    " In a queue with `key_window` it counts for exactly that time, whatever the body.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-}
 
 
 def _list_parameters() -> list[Json]:
@@ -31,9 +21,13 @@ def _list_parameters() -> list[Json]:
         query("offset", "How many queues to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
         query("name", "Only queues with this in their names, in upper or lower case.", {"type": "string"}),
         query("pattern", "Only queues in whose names this regular expression is found.", {"type": "string"}),
-        query("state", "Only queues in this state.", {"enum": list(STATES)}),
-        query("sort", sort_text, {"enum": list(SORT_KEYS), "default": "name"}),
-        query("order", "By default `asc` for names, `desc` for anything else.", {"enum": ["asc", "desc"]}),
+        query("state", "Only queues in this state.", {"type": "string", "enum": list(STATES)}),
+        query("sort", sort_text, {"type": "string", "enum": list(SORT_KEYS), "default": "name"}),
+        query(
+            "order",
+            "By default `asc` for names, `desc` for anything else.",
+            {"type": "string", "enum": ["asc", "desc"]},
+        ),
         query("fields", fields_text, {"type": "string"}),
     ]
 
@@ -77,7 +71,7 @@ def queue_paths() -> Json:
         f"{queue}/messages": {
             "parameters": [NAME],
             "get": operation("peek", peek_text, "PeekedMessages", parameters=_peek_parameters(), not_found=True),
-            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY, *TRACE]),
+            "post": operation("push", push_text, "PushResults", body="Push", parameters=[KEY, *TRACE]),
         },
         f"{queue}/pull": {
             "parameters": [NAME],
@@ -121,7 +115,7 @@ def _read_paths(queue: str) -> Json:
                 "Push, acknowledge, give back and extend in one step: all of it is done, or nothing",
                 "TransactionResults",
                 body="Transaction",
-                parameters=[_KEY, *TRACE],
+                parameters=[KEY, *TRACE],
             )
         },
     }

@@ -9,7 +9,7 @@ from ....core.schedules.definition import BODY_BYTES_MAX, JITTER_US_MAX
 from ....node.queues.schedules.cron import CRON_BYTES_MAX, ZONE_BYTES_MAX
 from ....node.queues.schedules.request import INTERVAL_S_MAX, MISSED
 from ....node.queues.schedules.schedules import PAGE_MAX
-from .options import PUSH_MEMBERS
+from .options import ATTRIBUTES, PUSH_MEMBERS
 from .parts import NAME_VALUE, Json, operation, query
 
 __all__ = ["SCHEDULE_SCHEMAS", "schedule_paths"]
@@ -17,7 +17,7 @@ __all__ = ["SCHEDULE_SCHEMAS", "schedule_paths"]
 _BOOLEAN: Final[Json] = {"type": "boolean"}
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
 _CONTENT: Final[Json] = {"$ref": "#/components/schemas/Content"}
-_ATTRIBUTES: Final[Json] = {"type": "object"}
+_ATTRIBUTES: Final[Json] = ATTRIBUTES
 _MESSAGE: Final[Json] = {
     "content": {**_CONTENT, "description": f"The body, at most {BODY_BYTES_MAX} bytes."},
     "content_type": {"type": "string", "minLength": 1},
@@ -46,6 +46,7 @@ _RULE: Final[Json] = {
         "description": "Each message is pushed up to this many seconds after its due time; at most the interval.",
     },
     "missed": {
+        "type": ["string", "null"],
         "enum": [*MISSED, None],
         "description": "Drop due times that were missed, or push once for all of them.",
     },
@@ -61,7 +62,7 @@ _SHOWN: Final[Json] = {
     "start_s": _TIME,
     "end_s": _TIME,
     "jitter_s": {"type": "number", "minimum": 0},
-    "missed": {"enum": [*MISSED]},
+    "missed": {"type": "string", "enum": [*MISSED]},
     "paused": _BOOLEAN,
     "ended": {**_BOOLEAN, "description": "Whether no due time follows."},
     "next_s": {**_TIME, "description": "The next due time."},
@@ -84,9 +85,13 @@ def _object(properties: Json, *required: str) -> Json:
 _RESULTS: Final[list[str]] = [one.name.lower() for one in ScheduleResult]
 _ONE: Final[Json] = {**_SHOWN, "content": _CONTENT, "stale": _BOOLEAN}
 _PAGE: Final[Json] = {
-    "schedules": {"type": "array", "items": _object(_SHOWN, *_SHOWN)},
+    "schedules": {"type": "array", "items": {"$ref": "#/components/schemas/ScheduleRow"}},
     "next": {
-        "type": ["string", "object", "null"],
+        "anyOf": [
+            {"$ref": "#/components/schemas/Text"},
+            {"$ref": "#/components/schemas/Binary"},
+            {"type": "null"},
+        ],
         "description": "The name after which the next page begins; null on the last page.",
     },
     "total": {**_COUNT, "description": "Schedules of all clients."},
@@ -95,8 +100,9 @@ _PAGE: Final[Json] = {
 
 SCHEDULE_SCHEMAS: Final[Json] = {
     "SetSchedule": _object({**_RULE, **_MESSAGE}, "queue", "content"),
-    "ScheduleSet": _object({"result": {"enum": _RESULTS}}, "result"),
+    "ScheduleSet": _object({"result": {"type": "string", "enum": _RESULTS}}, "result"),
     "Schedule": _object(_ONE, *_ONE),
+    "ScheduleRow": _object(_SHOWN, *_SHOWN),
     "Schedules": _object(_PAGE, *_PAGE),
 }
 

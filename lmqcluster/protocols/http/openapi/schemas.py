@@ -20,10 +20,11 @@ def _ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _object(properties: Json, *optional: str, **more: Any) -> Json:
+def _object(properties: Json, *optional: str, is_open: bool = False) -> Json:
     """Return an object schema. All properties are required except the optional ones."""
     required = [name for name in properties if name not in optional]
-    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False, **more}
+    closed = {} if is_open else {"additionalProperties": False}
+    return {"type": "object", "required": required, "properties": properties, **closed}
 
 
 def _list(items: Json, **more: Any) -> Json:
@@ -49,9 +50,7 @@ _CHECK_FIGURES: Final[Json] = {
 _HOOKS: Final[Json] = {
     "type": "object",
     "description": 'Hook point to modules: {"pre_http_push": [["lmq_hook_preserve_header", ["user-agent"]]]}.',
-    "additionalProperties": _list(
-        {"type": "array", "prefixItems": [_STRING, _list(_STRING)], "items": False, "minItems": 2}
-    ),
+    "additionalProperties": _list(_list({"oneOf": [_ref("Text"), _list(_STRING)]}, minItems=2, maxItems=2)),
 }
 _PROPERTIES: Final[Json] = {
     "accum": {**_NUMBER, "description": "Accumulation window in seconds; 0 is off. `pack` is an alias."},
@@ -86,13 +85,14 @@ _QUEUE: Final[Json] = {
 }
 _PEEKED: Final[Json] = {
     "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
-    "id": {"oneOf": [{"type": "null"}, _ID], "description": "Id of the delivery whose lease lives, or null."},
-    "state": {"enum": ["ready", "delayed", "accumulating", "held", "leased"]},
-    "type": {"enum": ["normal", "compound"]},
-    "content": {
-        "description": "The beginning of the body, or of the parts of a compound message.",
-        "oneOf": [_ref("Content"), _list(_ref("Part"))],
+    "id": {
+        "type": ["string", "null"],
+        "format": "uuid",
+        "description": "Id of the delivery whose lease lives, or null.",
     },
+    "state": {"type": "string", "enum": ["ready", "delayed", "accumulating", "held", "leased"]},
+    "type": {"type": "string", "enum": ["normal", "compound"]},
+    "content": _ref("MessageContent"),
     "content_type": _STRING,
     "attributes": ATTRIBUTES,
     "size": {**_COUNT, "description": "Bytes of the whole body."},
@@ -112,31 +112,36 @@ _PEEKED: Final[Json] = {
 
 SCHEMAS: Final[dict[str, Json]] = {
     "Binary": _object({"base64": {"type": "string", "contentEncoding": "base64"}}),
+    "Text": _STRING,
+    "Number": _NUMBER,
+    "Parts": _list(_ref("Part")),
     "Content": {
         "description": "Bytes: a string where they are UTF-8, else Base64. MessagePack has bin instead.",
-        "oneOf": [_STRING, _ref("Binary")],
+        "oneOf": [_ref("Text"), _ref("Binary")],
     },
+    "MessageContent": {
+        "description": "The body, or its beginning; for a compound message the list of its parts, in push order.",
+        "oneOf": [_ref("Text"), _ref("Binary"), _ref("Parts")],
+    },
+    "PushMessage": _object(
+        {
+            "content": _ref("Content"),
+            "content_type": {**_STRING, "minLength": 1, "maxLength": 4096},
+            "key": {
+                **_STRING,
+                "minLength": 1,
+                "maxLength": 255,
+                "description": "Idempotency key; a message whose key is known is not stored again.",
+            },
+            **PUSH_MEMBERS,
+        },
+        "content_type",
+        "key",
+        *PUSH_MEMBERS,
+    ),
     "Push": _object(
         {
-            "messages": _list(
-                _object(
-                    {
-                        "content": _ref("Content"),
-                        "content_type": {**_STRING, "minLength": 1, "maxLength": 4096},
-                        "key": {
-                            **_STRING,
-                            "minLength": 1,
-                            "maxLength": 255,
-                            "description": "Idempotency key; a message whose key is known is not stored again.",
-                        },
-                        **PUSH_MEMBERS,
-                    },
-                    "content_type",
-                    "key",
-                    *PUSH_MEMBERS,
-                ),
-                maxItems=PUSH_COUNT_MAX,
-            ),
+            "messages": _list(_ref("PushMessage"), maxItems=PUSH_COUNT_MAX),
             "wait": {**WAIT, "exclusiveMinimum": 0, "description": "Seconds to wait for room in a full queue."},
         },
         "wait",
@@ -144,10 +149,12 @@ SCHEMAS: Final[dict[str, Json]] = {
     "PushResult": _object(
         {
             "accum": {
+                "type": "string",
                 "enum": ["no", "new", "yes"],
                 "description": "Stored as it is; opened an accumulation window; joined an open one.",
             },
             "replayed": {
+                "type": "boolean",
                 "const": True,
                 "description": "The idempotency key was used before; this is the first push's result.",
             },
@@ -194,12 +201,9 @@ SCHEMAS: Final[dict[str, Json]] = {
         {
             "id": _ID,
             "queue": _ref("Content"),
-            "type": {"enum": ["normal", "compound"]},
+            "type": {"type": "string", "enum": ["normal", "compound"]},
             "retry": {"type": "integer", "description": "How many more deliveries remain after this one."},
-            "content": {
-                "description": "The body; for a compound message the list of its parts, in push order.",
-                "oneOf": [_ref("Content"), _list(_ref("Part"))],
-            },
+            "content": _ref("MessageContent"),
             "content_type": _STRING,
             "attributes": ATTRIBUTES,
             **DELIVERED,
@@ -264,15 +268,16 @@ SCHEMAS: Final[dict[str, Json]] = {
             "queues": _list(_ref("QueueRow")),
             "total": {**_COUNT, "description": "How many queues match, on this page or not."},
             "next": {
-                "oneOf": [{"type": "null"}, _ref("Content")],
+                "anyOf": [_ref("Text"), _ref("Binary"), {"type": "null"}],
                 "description": "Ask with it as `after` to go on; null at the end, and where the list is not sorted by name.",
             },
             "stale": _STALE,
         }
     ),
+    "PeekedMessage": _object({**_PEEKED, **TRAITS}, *TRAITS),
     "PeekedMessages": _object(
         {
-            "messages": _list(_object({**_PEEKED, **TRAITS}, *TRAITS)),
+            "messages": _list(_ref("PeekedMessage")),
             "next": {"type": ["integer", "null"], "description": "Ask with it as `after` to go on; null at the end."},
             "stale": _STALE,
         }
@@ -298,22 +303,21 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Moved": _object({"moved": {**_COUNT, "description": "How many messages were moved."}}),
     "Suspended": _object({"suspended": _BOOLEAN}),
     "Nothing": {**_object({}), "description": "An empty object, or no body at all."},
+    "Batch": _object(
+        {
+            "epoch": _COUNT,
+            "state": {"type": "string", "enum": ["live", "expired"]},
+            "count": {**_COUNT, "description": "Messages."},
+            "expires_in_s": {"type": "number", "minimum": 0},
+        }
+    ),
     "Subscription": _object(
         {
             "name": _ref("Content"),
             "owner": {**_ref("Content"), "description": "Principal that it belongs to; empty without a token."},
             "session": {"type": ["integer", "null"], "description": "The one that may use it; null if never claimed."},
             "settled": {**_COUNT, "description": "The highest settled epoch."},
-            "batches": _list(
-                _object(
-                    {
-                        "epoch": _COUNT,
-                        "state": {"enum": ["live", "expired"]},
-                        "count": {**_COUNT, "description": "Messages."},
-                        "expires_in_s": {"type": "number", "minimum": 0},
-                    }
-                )
-            ),
+            "batches": _list(_ref("Batch")),
         }
     ),
     "Job": _object(
@@ -343,6 +347,7 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "description": "Newest behaviour that this node understands; null until it has been heard of.",
             },
             "state": {
+                "type": "string",
                 "enum": [
                     "leader",
                     "follower",
@@ -352,12 +357,12 @@ SCHEMAS: Final[dict[str, Json]] = {
                     "left",
                     "removed",
                     "unreachable",
-                ]
+                ],
             },
             "match_index": {"type": ["integer", "null"], "description": "Last log entry known to be on that node."},
             "connected": _BOOLEAN,
         },
-        additionalProperties=True,
+        is_open=True,
     ),
     "Cluster": _object(
         {
@@ -380,7 +385,7 @@ SCHEMAS: Final[dict[str, Json]] = {
             },
             "nodes": _list(_ref("Node"), minItems=1),
         },
-        additionalProperties=True,
+        is_open=True,
     ),
     "Join": _object(
         {
@@ -399,10 +404,11 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Transfer": _object(
         {"to": {**_STRING, "description": "Name or id; without it the member that is most up to date."}}, "to"
     ),
-    "LogLevel": _object({"level": {"enum": list(LOG_LEVELS)}}),
+    "LogLevel": _object({"level": {"type": "string", "enum": list(LOG_LEVELS)}}),
+    "Check": _object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES}),
     "CheckUp": _object(
         {
-            "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES})),
+            "checks": _list(_ref("Check")),
             "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
             "attention": _ref("Attention"),
         }

@@ -25,8 +25,8 @@ def _answer(properties: Json) -> Json:
     return _object(properties, *properties)
 
 
-def _page(name: str, properties: Json) -> Json:
-    rows = {"type": "array", "items": _answer(properties)}
+def _page(name: str, row: str) -> Json:
+    rows = {"type": "array", "items": {"$ref": f"#/components/schemas/{row}"}}
     return _answer({name: rows, "total": _COUNT, "stale": _BOOLEAN})
 
 
@@ -53,8 +53,8 @@ SESSION_SCHEMAS: Final[Json] = {
     ),
     "Locked": _answer({"token": {**_TOKEN, "description": "The fencing token; null if another session has the lock."}}),
     "Freed": _answer({"freed": {**_BOOLEAN, "description": "False if the session did not have it."}}),
-    "Sessions": _page(
-        "sessions",
+    "Sessions": _page("sessions", "SessionRow"),
+    "SessionRow": _answer(
         {
             "session": SESSION_ID,
             "owner": {**NAME_VALUE, "description": "The principal that it belongs to; empty without a token."},
@@ -65,7 +65,8 @@ SESSION_SCHEMAS: Final[Json] = {
             "queues": {**_COUNT, "description": "Exclusive queues that it has, or waits for."},
         },
     ),
-    "Locks": _page("locks", {"name": NAME_VALUE, "session": SESSION_ID, "token": _TOKEN, "waiting": _COUNT}),
+    "Locks": _page("locks", "LockRow"),
+    "LockRow": _answer({"name": NAME_VALUE, "session": SESSION_ID, "token": _TOKEN, "waiting": _COUNT}),
     "LockState": _answer(
         {
             "held": _BOOLEAN,
@@ -108,7 +109,7 @@ def session_paths() -> Json:
         "/v1/locks/{name}": {
             "parameters": [lock],
             "get": operation("getLock", "Whether a lock is held", "LockState"),
-            "post": operation("lock", "Get a lock, waiting in line for it", "Locked", body="Lock"),
-            "delete": operation("unlock", "Free a lock, or leave its line", "Freed", body="InSession"),
+            "post": operation("acquireLock", "Get a lock, waiting in line for it", "Locked", body="Lock"),
+            "delete": operation("freeLock", "Free a lock, or leave its line", "Freed", body="InSession"),
         },
     }

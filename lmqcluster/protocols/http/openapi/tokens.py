@@ -16,7 +16,7 @@ SECURITY_SCHEMES: Final[Json] = {
     }
 }
 
-_ROLE: Final[Json] = {"enum": ["read", "write", "admin"]}
+_ROLE: Final[Json] = {"type": "string", "enum": ["read", "write", "admin"]}
 _QUEUES: Final[Json] = {
     "type": "string",
     "description": "Regular expression that is searched for in queue names; .* for all queues.",
@@ -73,22 +73,23 @@ TOKEN_SCHEMAS: Final[Json] = {
         "properties": {
             "tokens": {
                 "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name", "role", "queues", "principal", "created_at", "expires_at", "expired", "sqs"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "name": {"type": "string"},
-                        "role": _ROLE,
-                        "queues": _QUEUES,
-                        "principal": _PRINCIPAL,
-                        "created_at": {"type": "number", "description": "Seconds since 1970."},
-                        "expires_at": {"type": ["number", "null"]},
-                        "expired": {"type": "boolean"},
-                        "sqs": {"type": "boolean", "description": "Whether it is for the SQS port too."},
-                    },
-                },
+                "items": {"$ref": "#/components/schemas/TokenRow"},
             }
+        },
+    },
+    "TokenRow": {
+        "type": "object",
+        "required": ["name", "role", "queues", "principal", "created_at", "expires_at", "expired", "sqs"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {"type": "string"},
+            "role": _ROLE,
+            "queues": _QUEUES,
+            "principal": _PRINCIPAL,
+            "created_at": {"type": "number", "description": "Seconds since 1970."},
+            "expires_at": {"type": ["number", "null"]},
+            "expired": {"type": "boolean"},
+            "sqs": {"type": "boolean", "description": "Whether it is for the SQS port too."},
         },
     },
     "Access": {
