@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from operator import itemgetter
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
