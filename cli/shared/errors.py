@@ -20,6 +20,7 @@ from lmqcluster.wire.errors import LmqError, Outcome
 
 from .encoding import escape_unencodable_characters
 from .shared_options import SharedOption
+from .stale import take_stale
 
 __all__ = [
     "EXIT_CODES_HELP",
@@ -54,7 +55,7 @@ _MEANINGS: Final = {
     ExitCode.USAGE: "usage: wrong arguments",
     ExitCode.BAD_DATA: "bad data, or a conflict with the state of the cluster",
     ExitCode.NOT_FOUND: "no such queue or message",
-    ExitCode.UNAVAILABLE: "node unreachable, no quorum, or a limit reached: try again later",
+    ExitCode.UNAVAILABLE: "node unreachable, no quorum (what is printed may be old), or a limit reached: try again later",
     ExitCode.BUG: "a bug in lmqcluster",
     ExitCode.IO: "a file or the output cannot be read or written, for example on a full disk",
     ExitCode.UNKNOWN: "timed out or outcome unknown",
@@ -119,6 +120,7 @@ def cannot_write(what: Path | str, error: OSError) -> CliError:
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a program and exit with its status."""
     _debug.set(False)
+    take_stale()
     escape_unencodable_characters()
     try:
         code = _invoke(command, name)
@@ -140,7 +142,13 @@ def run(command: click.Command, name: str) -> NoReturn:
 def _invoke(command: click.Command, name: str) -> int:
     try:
         result: Any = command.main(prog_name=name, standalone_mode=False)
-        return result if isinstance(result, int) else ExitCode.DONE
+        code = result if isinstance(result, int) else ExitCode.DONE
+        warning = take_stale()
+        if warning is None or code != ExitCode.DONE:
+            return code
+        # What the command has printed precedes the warning.
+        sys.stdout.flush()
+        return _say(name, warning, ExitCode.UNAVAILABLE)
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except click.exceptions.NoArgsIsHelpError as exc:

@@ -20,6 +20,7 @@ from ...shared.connection.target import Target, target_options
 from ...shared.data_folder import hold_data_dir
 from ...shared.errors import CliError, ExitCode, cannot_write
 from ...shared.output import human_bytes, print_json
+from ...shared.stale import take_stale
 from ...shared.stopped_node import data_dir_option, data_errors, disks_of
 
 __all__ = ["backup", "recover", "restore"]
@@ -29,12 +30,14 @@ SNAPSHOT_TIMEOUT_S: Final = 600.0
 
 @click.command(short_help="Write the state of all queues to FILE.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--stale-ok", is_flag=True, help="Without a quorum, write what the node knew last.")
 @target_options
-def backup(target: Target, file: Path) -> None:
+def backup(target: Target, file: Path, stale_ok: bool) -> None:
     """Write the state of all queues, as of now, to FILE.
 
     The file appears under its name when it is complete and verified; only its owner can read it. `restore` creates a
-    new cluster from it.
+    new cluster from it. A node that is cut off from its cluster may not know the latest changes: the command then fails
+    with 69 and writes nothing, unless --stale-ok is given.
 
     \b
     Example:
@@ -42,7 +45,12 @@ def backup(target: Target, file: Path) -> None:
     """
     if file.exists():
         raise CliError(f"{file} already exists; choose a new file", ExitCode.USAGE)
-    info = target.api.post("/v1/snapshots", {}, timeout_s=SNAPSHOT_TIMEOUT_S)
+    info = target.api.post("/v1/snapshots", {"stale_ok": stale_ok}, timeout_s=SNAPSHOT_TIMEOUT_S)
+    if info["stale"]:
+        take_stale()
+        click.echo(
+            f"lmq-admin: {target.node} is cut off from its cluster: {file} may lack the latest changes", err=True
+        )
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         # The file contains all messages and the hashes of all tokens.

@@ -134,6 +134,8 @@ def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | No
 
 def _queue_findings(name: str, found: Mapping[str, Any], limits: Thresholds) -> Iterator[Finding]:
     ready, leased, size = found["ready"], found["leased"], found["bytes"]
+    if found["stale"]:
+        yield Finding(State.CRITICAL, "the node is cut off from its cluster: its figures may be old")
     yield grade(
         "ready", ready, f"{plural(ready, 'message waits', 'messages wait')} in queue {name}", _limits(limits, "ready")
     )

@@ -15,6 +15,7 @@ from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 from ..errors import CliError, ExitCode
+from ..stale import note_stale
 from .credentials import credentials
 from .http_connections import NotConnectedError, opener
 
@@ -100,6 +101,8 @@ class Api:
         try:
             with self._opener.open(request, timeout=timeout_s) as response:
                 answer: bytes = response.read(_ANSWER_BYTES_MAX)
+                if response.headers.get("x-lmq-stale") == "true":
+                    note_stale(self.address)
                 return answer
         except urllib.error.HTTPError as exc:
             raise self._problem(exc, request.selector) from exc

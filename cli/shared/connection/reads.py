@@ -16,6 +16,7 @@ from lmqcluster.wire.errors import LmqError
 
 from ..errors import CliError, ExitCode, error_line, exit_code_of
 from ..output import Column, Form, View, make_console, print_json, print_table
+from ..stale import take_stale
 from .target import Target, target_options
 
 __all__ = ["Report", "form_option", "is_temporary", "print_report", "reads", "view_of", "view_options"]
@@ -187,9 +188,11 @@ def view_of(target: Target, view: View) -> View:
 def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
     """Print the report repeatedly until Ctrl-C, which is the regular end."""
     blocks = 0
+    trouble: CliError | LmqError | str | None
     try:
         while True:
             trouble, report = _one_look(look)
+            warning = take_stale()
             if view.effective_form is Form.TABLE and sys.stdout.isatty():
                 now = time.strftime("%H:%M:%S")
                 print(f"{_CLEAR}Every {interval_s:g} s, now {now}. Ctrl-C to stop.\n")
@@ -197,7 +200,7 @@ def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
                 print()
             if report is not None:
                 print_report(report, view, one_line=True)
-                trouble, blocks = report.failure, blocks + 1
+                trouble, blocks = report.failure or warning, blocks + 1
             sys.stdout.flush()
             if trouble is not None:
                 click.echo(error_line("lmq-admin", trouble), err=True)

@@ -419,9 +419,15 @@ SCHEMAS: Final[dict[str, Json]] = {
                 **_BOOLEAN,
                 "default": True,
                 "description": "Whether to copy all messages into one file as well, of which a backup can be made.",
-            }
+            },
+            "stale_ok": {
+                **_BOOLEAN,
+                "default": False,
+                "description": "Whether a cut-off node may copy what it knew last.",
+            },
         },
         "portable",
+        "stale_ok",
     ),
     "Snapshot": _object(
         {
@@ -430,6 +436,7 @@ SCHEMAS: Final[dict[str, Json]] = {
             "members": {"type": "object", "additionalProperties": _STRING, "description": "Raft address by id."},
             "blocks": _COUNT,
             "size_bytes": _COUNT,
+            "stale": _STALE,
         }
     ),
     **OPTION_SCHEMAS,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ....core import Role
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
+from ..server.barrier_read import marked, refresh
 from ..server.replies import problem
 from ..server.replies.common_replies import RETRY_AFTER
 from ..server.replies.reply import Reply
@@ -90,17 +91,23 @@ class ClusterRoutes:
         return media.reply(answer)
 
     async def snapshot(self, request: Request) -> Reply:
-        """Write a snapshot of this node's state now; by default with a copy for a backup."""
-        body = await _fields(request, {}, {"portable": bool})
-        info = await self._node.take_snapshot(portable=body.get("portable", True))
+        """Write a snapshot of this node's state now; by default with a copy for a backup, which a cut-off node refuses."""
+        body = await _fields(request, {}, {"portable": bool, "stale_ok": bool})
+        portable = body.get("portable", True)
+        stale = portable and await refresh(self._node.service)
+        if stale and not body.get("stale_ok", False):
+            text = "this node is cut off from its cluster and does not know the latest changes: back up another node"
+            raise LmqError("no_leader", f"{text}, or accept an old state (stale_ok; lmq-admin backup --stale-ok)")
+        info = await self._node.take_snapshot(portable=portable)
         fields = {
             "index": info.index,
             "term": info.term,
             "members": dict(info.members),
             "blocks": info.blocks,
             "size_bytes": info.size_bytes,
+            "stale": stale,
         }
-        return reply_media(request).reply(fields)
+        return marked(reply_media(request).reply(fields), stale=stale)
 
     async def snapshot_block(self, request: Request, index: bytes, number: bytes) -> Reply:  # noqa: ARG002
         """Return one block of a snapshot that was requested in the last ten minutes."""
