@@ -158,5 +158,8 @@ def _stop(status: ReplicaStatus) -> Check:
     if able >= needed:
         return Check("safe to stop", True, f"{able} other members can vote, {needed} are needed", {})
     others_able = "1 other member" if able == 1 else f"{able} other members"
+    if able + 1 < needed:
+        text = f"the cluster has no quorum: {others_able} can vote, {needed} members are needed; keep this node running"
+        return Check("safe to stop", False, text, {})
     text = f"only {others_able} can vote, {needed} are needed: stopping this node stops the cluster"
     return Check("safe to stop", False, text, {})

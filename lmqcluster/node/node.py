@@ -11,7 +11,6 @@ import structlog
 
 from ..core import Applied, Fault, Op, State
 from ..core.log.commands import PULLS, Delete, Encoded, decode
-from ..ports.front_ends.processes import FrontEnds, FrontEndSettings
 from ..replication.base.node_info import NodeInfo
 from ..replication.base.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.leader_transfer import transfer_leadership
@@ -26,11 +25,13 @@ from ..wire.address import Address, is_loopback
 from ..wire.errors import LmqError
 from .access import raft_port
 from .access.access import Access, read_admin_token
+from .access.client_lists import ClientLists
 from .access.tls import ServerTls
 from .access.upkeep import AccessUpkeep
 from .commit.proposer import Proposer
 from .config.config import NodeConfig
 from .events.journal import EventJournal
+from .front_ends import front_ends_of
 from .gates import Gates
 from .health_checks import Check, run_checks
 from .leader_commands import LeaderCommands
@@ -100,6 +101,7 @@ class Node:
         digests: comparison of this replica with the others.
         views: the queues that the patterns of clients match.
         peer_figures: figures of the other members.
+        clients: lists of the clients of all nodes.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -114,6 +116,7 @@ class Node:
         self.attention = Attention(thresholds, self.stats, self._now_us, self.health)
         self.history = History(self._state, self.totals, self.stats, self.turns, self.attention)
         self.peer_figures: PeerFigures
+        self.clients: ClientLists
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
         self.statsd_servers: list[StatsdServer] = []
@@ -121,7 +124,7 @@ class Node:
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
-        self.front_ends = FrontEnds(config.front_ends, _front_end_settings(config)) if config.front_ends else None
+        self.front_ends = front_ends_of(config)
         secret = (config.cluster_secret or "").encode()
         self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
         self.replica: Replica
@@ -249,6 +252,7 @@ class Node:
             attribute_bytes_max=config.attribute_bytes_max,
             memory_bytes_max=config.memory_bytes_max,
         )
+        self.clients = ClientLists(self._present, self.gates.clients, self.service, self.turns)
         self.session = NodeSession(self.service)
         self.open_reads = OpenReads(self.service, self.session)
         self.timed_reads = TimedReads(self.open_reads)
@@ -273,6 +277,7 @@ class Node:
         self._about.machine_version = State.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, self._raft_settings(), compile_pattern, self)
         self.replica.peer_requests.node_figures = self._figures
+        self.replica.peer_requests.clients = lambda words: self.clients.answer(words)  # noqa: PLW0108  created later
         self.replica.peer_requests.founders = lambda: None if self._founding is None else self._founding.ids()
         if self.events is not None:
             self.events.begin(self.replica.machine)
@@ -374,6 +379,7 @@ class Node:
         self._history_task.cancel()
         self.gates.close()
         self.peer_figures.close()
+        self.clients.close()
         self.views.close()
         if not self.failure.done():
             await transfer_leadership(self.replica)
@@ -583,13 +589,6 @@ class Node:
 
 def _shutting_down() -> LmqError:
     return LmqError("shutting_down", "the node is shutting down; use another node")
-
-
-def _front_end_settings(config: NodeConfig) -> FrontEndSettings:
-    tls = None
-    if config.tls_cert is not None and config.tls_key is not None:
-        tls = config.tls_cert, config.tls_key, config.tls_client_ca
-    return FrontEndSettings(tls, config.log_level, config.log_format)
 
 
 def _traces(endpoint: str, sample: float, name: str) -> NodeTraces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from .base.errors import FatalReplicationError
@@ -17,16 +17,23 @@ CHANGE_TIMEOUT_S = 10.0
 ARGUMENT_CHARACTERS_MAX = 255
 
 
+async def _no_clients(_arguments: list[str]) -> dict[str, Any]:
+    """Answer for a member that serves no clients."""
+    return {}
+
+
 class PeerRequests:
     """Answers the requests of peers for one member.
 
     Attributes:
         node_figures: returns the node's figures for the request ``vitals``; set by the node.
+        clients: answers the request ``clients`` about the clients of the node; set by the node.
         founders: returns the ids of the founding members, None until all are found; set by the node.
     """
 
     def __init__(self, member: MemberView, settings: RaftSettings) -> None:
         self.node_figures: Callable[[], dict[str, Any]] = dict
+        self.clients: Callable[[list[str]], Awaitable[dict[str, Any]]] = _no_clients
         self.founders: Callable[[], Collection[str] | None] = lambda: None
         self._member = member
         self._settings = settings
@@ -46,6 +53,8 @@ class PeerRequests:
                 return {"ok": True, "result": self._cluster()}
             if verb == "vitals":
                 return {"ok": True, "result": self.node_figures()}
+            if verb == "clients":
+                return {"ok": True, "result": await self.clients(arguments)}
             if verb in ("add", "rem"):
                 if len(arguments) != 2:
                     return {"ok": False, "result": f"{verb} takes a member id and an address"}

@@ -21,18 +21,35 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     badge = console.page.locator("#connection")
     expect(console.tile("ready")).to_have_text("25")
     expect(notice).to_have_count(0)
-    expect(console.main.locator(".findings")).to_contain_text("All is well")
+    expect(console.main.locator(".findings")).to_contain_text("The cluster is well: 3 nodes")
 
     # Another node is killed: the cluster continues, the overview names the missing node.
     cluster[2].kill()
     expect(console.row("Nodes", "n3")).to_contain_text("unreachable")
     expect(console.main.locator(".findings")).to_contain_text("not reachable or not up to date: n3")
+    expect(console.main.locator(".findings")).to_contain_text("“Replace a dead node” in docs/operations.md")
+    lag = console.row("Nodes", "n3").locator("td").nth(1)
+    expect(lag).to_have_text("\N{EN DASH}")
+    console.open("clients")
+    expect(console.main).to_contain_text("n3 does not answer, so its clients are missing here.")
+    console.open("overview")
     expect(badge).to_have_text("n1: in quorum")
 
     # The next one too: this node still answers, and reports that it cannot serve.
     cluster[1].kill()
     expect(badge).to_have_text("n1: no quorum")
     expect(notice).to_contain_text("No quorum. n1 reaches 1 of 3 nodes and 2 are needed.")
+    expect(notice).to_contain_text("start or reconnect n2 or n3")
+    expect(console.main.locator(".findings.outage")).to_contain_text("“Lost quorum” in docs/operations.md")
+    expect(console.main.locator(".findings")).not_to_contain_text("safe to stop")
+    # A queue's page says that it waits for an answer, and offers no change.
+    queue = open_console("queue/jobs")
+    expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_disabled()
+    expect(queue.main.get_by_role("button", name="Push", exact=True)).to_have_attribute(
+        "title", re.compile("no quorum")
+    )
+    expect(queue.tile("ready")).to_have_text("25")
+    assert queue.violations(axe) == []
     expect(console.tile("ready")).to_have_text("25")
     assert console.violations(axe) == []
     assert console.errors == []
@@ -56,3 +73,4 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(badge).to_have_text("n1: in quorum")
     expect(notice).to_have_count(0)
     expect(console.row("Queues", "jobs")).to_contain_text("25")
+    expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_enabled()

@@ -127,6 +127,27 @@ def test_dead_letters_are_redriven(admin: Admin, queue_name: str) -> None:
     assert done(admin("message", "pull", queue_name, "--max", "5")) == "a\nb\nc\n"
 
 
+def test_single_dead_letters_are_redriven_and_purged(admin: Admin, queue_name: str) -> None:
+    dead = f"{queue_name}.dead"
+    done(admin("queue", "set", queue_name, "--create", "--retry", "0", "--dead-letter-queue", dead))
+    for content in "abc":
+        done(admin("message", "push", queue_name, content))
+    pulled = json.loads(done(admin("message", "pull", queue_name, "--max", "5", "--no-ack", "--json")))["messages"]
+    done(admin("message", "nack", queue_name, *(message["id"] for message in pulled), "--json"))
+    letters = json.loads(done(admin("message", "peek", dead, "--json")))["messages"]
+    _a, b, c = [str(one["sequence"]) for one in letters]
+    text = f"would send at most 1 message of queue {dead} (3 waiting messages) to where they came from\n"
+    assert done(admin("queue", "redrive", dead, "--sequence", b, "--dry-run")) == text
+    assert json.loads(done(admin("queue", "redrive", dead, "--sequence", b, "--yes", "--json"))) == {"redriven": 1}
+    purged = done(admin("queue", "purge", dead, "--sequence", c, "--sequence", c, "--yes", "--json"))
+    assert json.loads(purged) == {"purged": 1}
+    assert done(admin("message", "pull", queue_name, "--max", "5")) == "b\n"
+    assert done(admin("message", "pull", dead, "--max", "5")) == "a\n"
+    for wrong in (["--max", "1"], ["--rate", "1"]):
+        assert admin("queue", "redrive", dead, "--sequence", b, *wrong, "--yes").code == 2
+    assert admin("queue", "purge", dead, "--sequence", b, "--keep", "1", "--yes").code == 2
+
+
 def test_bindings(admin: Admin, queue_name: str) -> None:
     copy = f"{queue_name}.copy"
     assert json.loads(done(admin("queue", "bind", queue_name, copy, "--json"))) == {"new": True}

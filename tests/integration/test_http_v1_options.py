@@ -358,6 +358,31 @@ def test_dead_letters_are_redriven(api: Api, queue_name: str) -> None:
     assert (again["content"], again["label"], again["delivery"]) == ("x", "l", 1)
 
 
+def test_single_dead_letters_are_redriven_and_purged(api: Api, queue_name: str) -> None:
+    dead, other = f"{queue_name}-dead", f"{queue_name}-other"
+    set_properties(api, queue_name, retry=0, dead_letter_queue=dead)
+    push(api, queue_name, *"abcd")
+    ids = [message["id"] for message in pull(api, queue_name, max=4)]
+    api.ok("POST", f"/v1/queues/{queue_name}/nack", {"ids": ids})
+    push(api, dead, "by hand")
+    a, b, c, d, by_hand = [one["sequence"] for one in api.ok("GET", f"/v1/queues/{dead}/messages")["messages"]]
+    assert api.ok("POST", f"/v1/queues/{dead}/redrive", {"sequences": [b, by_hand]}) == {"redriven": 1}
+    assert api.ok("POST", f"/v1/queues/{dead}/redrive", {"sequences": [c], "to": other}) == {"redriven": 1}
+    assert api.ok("POST", f"/v1/queues/{dead}/purge", {"sequences": [d, d, by_hand]}) == {"purged": 1}
+    assert api.ok("POST", f"/v1/queues/{dead}/purge", {"sequences": []}) == {"purged": 0}
+    assert [one["content"] for one in pull(api, queue_name, max=5)] == ["b"]
+    assert [one["content"] for one in pull(api, other, max=5)] == ["c"]
+    left = api.ok("GET", f"/v1/queues/{dead}/messages")["messages"]
+    assert [one["sequence"] for one in left] == [a, by_hand]
+    for verb in ("redrive", "purge"):
+        for wrong in (a, [-1], ["1"], [True], [1.5], None):
+            api.problem(api("POST", f"/v1/queues/{dead}/{verb}", {"sequences": wrong}), 400, "bad_request")
+        both = {"sequences": [a], "max": 1}
+        api.problem(api("POST", f"/v1/queues/{dead}/{verb}", both), 400, "bad_request")
+        api.problem(api("POST", f"/v1/queues/{dead}/{verb}", {"sequences": [a] * 101}), 413, "too_large")
+        api.problem(api("POST", f"/v1/queues/{queue_name}-no/{verb}", {"sequences": [a]}), 404, "queue_not_found")
+
+
 def test_bound_queues_get_copies(api: Api, queue_name: str) -> None:
     path, copy = f"/v1/queues/{queue_name}", f"{queue_name}-copy"
     assert api.ok("POST", f"{path}/bind", {"target": copy}) == {"new": True}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, Final
 
 import click
 
 from ...shared.aliases import AliasGroup
+from ...shared.confirm import confirm, destructive_options
 from ...shared.connection.api import Api
 from ...shared.connection.reads import Report, reads
-from ...shared.connection.target import Target, complete_queue, queue_text
+from ...shared.connection.target import Target, complete_queue, queue_text, target_options
 from ...shared.errors import CliError, ExitCode
-from ...shared.output import Column
+from ...shared.output import Column, plural
 
 __all__ = ["client"]
 
@@ -45,39 +47,24 @@ _LEASE_COLUMNS: Final = [
 
 @click.group(cls=AliasGroup)
 def client() -> None:
-    """List the clients of all nodes: connections, waiting pulls and held messages.
-
-    Each node knows only its own clients, so the command queries all nodes.
-    """
+    """List the clients of all nodes: connections, waiting pulls and held messages; close connections."""
 
 
 def _of_all_nodes(api: Api, path: str, member: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of every node, with the node's name, and the nodes that do not answer."""
+    """Return the rows of every node, and the nodes that do not answer.
+
+    Rows that change during the listing may be missing or appear twice.
+    """
     rows: list[dict[str, Any]] = []
-    silent: list[str] = []
-    for node in sorted(api.get("/v1/cluster")["nodes"], key=lambda node: str(node["name"])):
-        try:
-            found = _pages(Api(node["http"]), path, member) if node["state"] != "unreachable" else None
-        except CliError as exc:
-            if exc.exit_code is not ExitCode.UNAVAILABLE:
-                raise
-            found = None
-        if found is None:
-            silent.append(node["name"])
-        else:
-            rows += [{"node": node["name"], **row} for row in found]
-    return rows, silent
-
-
-def _pages(api: Api, path: str, member: str) -> list[dict[str, Any]]:
-    """Return all rows of a list, page by page. Rows that change during the listing may be missing or appear twice."""
-    found: list[dict[str, Any]] = []
+    silent: set[str] = set()
     separator = "&" if "?" in path else "?"
-    while rows := api.get(f"{path}{separator}offset={len(found)}&limit={_PAGE}")[member]:
-        found += rows
-        if len(rows) < _PAGE:
+    for offset in count(0, _PAGE):
+        answer = api.get(f"{path}{separator}all_nodes&offset={offset}&limit={_PAGE}")
+        rows += answer[member]
+        silent.update(answer["unreachable"])
+        if offset + _PAGE >= answer["total"]:
             break
-    return found
+    return rows, sorted(silent)
 
 
 def _remark(silent: list[str]) -> str:
@@ -160,3 +147,25 @@ def client_leases(target: Target, queue: str | None) -> Report:
     ]
     value = {"leases": found, "unreachable": silent}
     return Report(value, _LEASE_COLUMNS, rows, empty="No message is leased.", remark=_remark(silent))
+
+
+@client.command("close")
+@click.argument("where", metavar="NODE")
+@click.argument("address", metavar="CLIENT")
+@destructive_options
+@target_options
+def client_close(target: Target, where: str, address: str, yes: bool, dry_run: bool) -> None:
+    """Close the connections of CLIENT, an address that `client ls` shows, at NODE.
+
+    Waiting pulls of the client end; its leases stay until they expire. It may connect again: `token rm` refuses it.
+
+    \b
+    Example:
+      lmq-admin client close n2 10.0.0.7:53412 --yes
+    """
+    if not confirm(f"close the connections of {address} to {where}", yes=yes, dry_run=dry_run):
+        return
+    answer = target.api.post("/v1/connections/close", {"node": where, "address": address})
+    if not answer["closed"]:
+        raise CliError(f"{address} is not connected to {where}; see lmq-admin client ls", ExitCode.NOT_FOUND)
+    target.print_result(answer, f"Closed {plural(answer['closed'], 'connection')}.")

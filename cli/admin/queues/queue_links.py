@@ -11,7 +11,7 @@ from ...shared.confirm import confirm, destructive_options
 from ...shared.connection.reads import Report, reads
 from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
 from ...shared.output import Column, plural
-from .queue_list import queue_path, require_queue
+from .queue_list import queue_path, require_queue, sequence_option
 
 __all__ = ["COMMANDS"]
 
@@ -81,6 +81,7 @@ def bindings(target: Target, name: str) -> Report:
     "--max", "count", type=click.IntRange(1), help="Maximum number of messages, the oldest first. [default: all]"
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of messages a second.")
+@sequence_option
 @destructive_options
 @target_options
 def redrive(
@@ -90,6 +91,7 @@ def redrive(
     label: str | None,
     count: int | None,
     rate: float | None,
+    sequences: tuple[int, ...],
     yes: bool,
     dry_run: bool,
 ) -> None:
@@ -102,15 +104,21 @@ def redrive(
       lmq-admin queue redrive orders.failed --dry-run
       lmq-admin queue redrive orders.failed --label 'order 7' --yes
       lmq-admin queue redrive orders.failed --rate 100 --yes
+      lmq-admin queue redrive orders.failed --sequence 4711 --yes
     """
+    if sequences and (count is not None or rate is not None):
+        raise click.UsageError("--sequence names single messages, so it excludes --max and --rate")
     found = target.api.get(queue_path(name))
+    count = len(sequences) or count
     most = "messages" if count is None else f"at most {plural(count, 'message')}"
     where = "where they came from" if to is None else f"queue {to}"
     waiting = plural(found["size"] - found["leased"], "waiting message")
     if confirm(f"send {most} of queue {name} ({waiting}) to {where}", yes=yes, dry_run=dry_run):
         given = {"to": None if to is None else queue_value(to), "label": label}
         request = {key: value for key, value in given.items() if value is not None}
-        sent = _redrive(target, name, request, count, rate)
+        if sequences:
+            request["sequences"] = sequences
+        sent = _redrive(target, name, request, None if sequences else count, rate)
         target.print_result({"redriven": sent}, f"{plural(sent, 'message was', 'messages were')} sent to {where}.")
 
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import click
 
 from lmqcluster.wire.errors import LmqError
 
 from ...shared.connection.api import Api
 from .contents import content_bytes
 
-__all__ = ["all_queues", "queue_exists", "queue_path", "require_queue"]
+__all__ = ["all_queues", "queue_exists", "queue_path", "require_queue", "sequence_option"]
+
+
+def sequence_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--sequence``, which may be given several times; the function gets the numbers as `sequences`."""
+    text = "Only the dead letter or expired message with this sequence, as `message peek` shows it; may be repeated."
+    return click.option("--sequence", "sequences", type=click.IntRange(0), multiple=True, metavar="N", help=text)(
+        function
+    )
 
 
 def queue_path(name: str) -> str:

@@ -21,7 +21,7 @@ from .many_queues import do_to_matching, pattern_option, require_name_or_pattern
 from .property_options import given_properties, property_options
 from .queue_links import BULK_TIMEOUT_S
 from .queue_links import COMMANDS as LINK_COMMANDS
-from .queue_list import all_queues, queue_exists, queue_path, require_queue
+from .queue_list import all_queues, queue_exists, queue_path, require_queue, sequence_option
 
 __all__ = ["queue"]
 
@@ -298,9 +298,18 @@ def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) 
 @click.option(
     "--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the N messages that would be delivered last."
 )
+@sequence_option
 @destructive_options
 @target_options
-def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int, yes: bool, dry_run: bool) -> None:
+def queue_purge(
+    target: Target,
+    name: str | None,
+    pattern: str | None,
+    keep: int,
+    sequences: tuple[int, ...],
+    yes: bool,
+    dry_run: bool,
+) -> None:
     """Remove all waiting messages of a queue, or of all queues that match --pattern.
 
     Leased messages and the queues are kept. --keep is evaluated when the command begins: if messages are delivered
@@ -311,28 +320,31 @@ def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int
       lmq-admin queue purge orders --dry-run
       lmq-admin queue purge orders --keep 100 --yes
       lmq-admin queue purge --pattern '^test[.]' --yes
+      lmq-admin queue purge orders.failed --sequence 4711 --yes
     """
     require_name_or_pattern(name, pattern)
+    if sequences and (keep or pattern is not None):
+        raise click.UsageError("--sequence names single messages of one QUEUE, so it excludes --keep and --pattern")
     if pattern is not None:
         if keep:
             raise click.UsageError("--keep applies to one QUEUE, not to --pattern")
         _purge_matching(target, pattern, yes=yes, dry_run=dry_run)
         return
     found = target.api.get(queue_path(str(name)))
-    surplus = max(0, found["size"] - found["leased"] - keep)
+    surplus = len(sequences) or max(0, found["size"] - found["leased"] - keep)
     waiting = plural(surplus, "waiting message")
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if confirm(what, yes=yes, dry_run=dry_run):
         # A request with count 0 would purge all messages.
-        answer = {"purged": 0} if keep and not surplus else _purge(target, str(name), surplus if keep else None)
+        wanted = {"sequences": sequences} if sequences else {"max": surplus} if keep else {}
+        answer = {"purged": 0} if keep and not surplus else _purge(target, str(name), wanted)
         target.print_result(
             answer, f"{plural(answer['purged'], 'message was', 'messages were')} removed from queue {name}."
         )
 
 
-def _purge(target: Target, name: str, count: int | None = None) -> Any:
-    body = {} if count is None else {"max": count}
-    return target.api.post(f"{queue_path(name)}/purge", body, timeout_s=BULK_TIMEOUT_S)
+def _purge(target: Target, name: str, wanted: dict[str, Any]) -> Any:
+    return target.api.post(f"{queue_path(name)}/purge", wanted, timeout_s=BULK_TIMEOUT_S)
 
 
 def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -> None:
@@ -344,7 +356,7 @@ def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -
         pattern,
         text_of=lambda row: f"remove {waiting([row])} from queue {queue_text(row['name'])}",
         summary=lambda rows: f"remove {waiting(rows)} from {plural(len(rows), 'queue')}",
-        do=lambda name: _purge(target, name),
+        do=lambda name: _purge(target, name, {}),
         yes=yes,
         dry_run=dry_run,
     )

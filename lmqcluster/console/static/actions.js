@@ -1,6 +1,6 @@
 // Actions that change something. Each first shows its effect and the equivalent lmq-admin command.
 
-import { ApiError, access, may } from "./api.js";
+import { ApiError, access, connection, may } from "./api.js";
 import { announce, h, setText } from "./dom.js";
 import { joined, quoted } from "./names.js";
 
@@ -24,14 +24,32 @@ export function commandBox(line) {
   return box;
 }
 
-/** Create a button that needs a role; without it, the button is disabled and its title states the reason. */
-export function actionButton(label, role, onclick, { kind = "" } = {}) {
-  const allowed = may(role);
-  return h(
-    "button",
-    { type: "button", class: kind, disabled: !allowed, title: allowed ? undefined : refusal(role), onclick },
-    label,
-  );
+/**
+ * Create a button for an action that needs a role and, unless it is `local`, a quorum. While the action is impossible,
+ * the button is disabled and its title states the reason.
+ */
+export function actionButton(label, role, onclick, { kind = "", local = false } = {}) {
+  const button = h("button", { type: "button", class: kind, dataset: { role, scope: local ? "node" : "cluster" }, onclick }, label);
+  permit(button);
+  return button;
+}
+
+/** Enable and disable the buttons of the page after the cluster has lost or regained its quorum. */
+export function permitActions() {
+  document.querySelectorAll("button[data-role]").forEach(permit);
+}
+
+function permit(button) {
+  const reason = obstacle(button.dataset);
+  if (button.dataset.obstacle === reason) return;
+  button.dataset.obstacle = reason;
+  button.disabled = reason !== "";
+  button.title = reason;
+}
+
+function obstacle({ role, scope }) {
+  if (!may(role)) return refusal(role);
+  return scope === "node" || connection.quorum ? "" : "The cluster has no quorum and stores no changes until more nodes are started or reconnected.";
 }
 
 /** Return the reason why an action that needs `role` is disabled. */

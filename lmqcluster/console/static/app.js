@@ -1,6 +1,6 @@
 // The frame around the pages: navigation, state of the connection, and one request per second that feeds all pages.
 
-import { ask, field } from "./actions.js";
+import { ask, field, permitActions } from "./actions.js";
 import { access, connection, events, get, hasToken, learnAccess, useToken } from "./api.js";
 import { announce, h, setText } from "./dom.js";
 import { clock, duration } from "./format.js";
@@ -48,8 +48,12 @@ function open({ focus = true } = {}) {
   main.replaceChildren(...(Array.isArray(page.element) ? page.element : [page.element]));
   for (const link of document.querySelectorAll("#pages a")) {
     const current = link.dataset.page === (name === "queue" ? "queues" : name);
-    if (current) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (!current) link.removeAttribute("aria-current");
+    else if (!link.hasAttribute("aria-current")) {
+      link.setAttribute("aria-current", "page");
+      // On a phone the menu scrolls.
+      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - link.parentElement.clientWidth / 2 + link.offsetWidth / 2;
+    }
   }
   if (focus) {
     main.focus();
@@ -90,6 +94,7 @@ async function beat() {
       if (answer.history || state.wantsHistory) state.samples.begin(answer.history ?? []);
       state.samples.add(answer.totals);
       state.latest = answer;
+      connection.quorum = answer.cluster.has_quorum;
       state.refused = null;
       state.page?.show?.(answer);
     } catch (error) {
@@ -122,6 +127,7 @@ function showState() {
   } else {
     show(badge, "bad", `${name}: no quorum`);
   }
+  permitActions();
   if (self) setText(document.getElementById("whereabouts"), `${name} at ${location.host}, version ${latest.cluster.version}, durability ${latest.cluster.durability}`);
   showNotices(latest, name);
 }
@@ -137,7 +143,7 @@ function showNotices(latest, name) {
     const others = latest ? latest.cluster.nodes.filter((node) => node.http && node.id !== latest.cluster.self) : [];
     notice("lost", `${name} does not answer since ${clock(connection.since)} (${duration(ago)}): ${connection.reason}. The figures are the last known ones. The console retries every second.`, others);
   } else if (access.wanted !== "") {
-    notice("token", `${access.wanted}`, []);
+    notice("token", sentence(access.wanted), []);
   } else if (state.refused !== null) {
     notice("refused", `${name} answers with an error: ${state.refused.message}. The console retries every second.`, []);
   } else if (latest !== null && !latest.cluster.has_quorum) {
@@ -145,6 +151,10 @@ function showNotices(latest, name) {
   } else {
     notice(null);
   }
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 let noticed = null;
@@ -177,8 +187,9 @@ function whyNoQuorum({ nodes, quorum, self }, name) {
     return `${name} has left its cluster and serves no requests. Let it join a cluster.`;
   }
   const present = nodes.filter((node) => node.connected).length;
+  const missing = nodes.filter((node) => !node.connected).map((node) => node.name ?? node.id).join(" or ");
   if (present >= quorum) return `${name} knows no leader, but reaches ${present} of ${nodes.length} nodes. An election takes a second or two.`;
-  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until more nodes are started or reconnected. The figures show its own copy.`;
+  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until enough of them are back: start or reconnect ${missing}. The figures show its own copy.`;
 }
 
 // --- access and theme ----------------------------------------------------------------------------------------------
@@ -212,7 +223,7 @@ function showAccess() {
 function applyTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  setText(document.getElementById("theme"), `Theme: ${theme}`);
+  document.getElementById("theme").replaceChildren("Theme", h("span", { class: "wide" }, `: ${theme}`));
 }
 
 function nextTheme() {

@@ -30,6 +30,12 @@ export function attributesTable(attributes) {
   return h("div", { class: "scroll attributes", role: "region", "aria-label": "Attributes", tabindex: "0" }, h("table", {}, h("caption", { class: "unseen" }, "Attributes"), h("thead", {}, head), h("tbody", {}, body)));
 }
 
+/** Return the options of lmq-admin for attributes, without binary values. */
+export function attributeWords(attributes) {
+  const shown = Object.entries(attributes).filter(([, value]) => typeof value !== "object");
+  return shown.flatMap(([name, value]) => ["--attribute", quoted(`${name}${typeof value === "number" ? ":=" : "="}${value}`)]);
+}
+
 /** Create the field for the attributes of a pushed message. */
 export function attributesField() {
   const hint = "Optional. One in each line: name=text, or name:=5 for a number.";

@@ -14,6 +14,10 @@ const GAP_S = 30;
 const SPANS = [60, 120, 300, 600, 1800, 3600];
 const CHOICES = [[600, "10 minutes"], [3600, "1 hour"]];
 const CHOICE_KEY = "lmqcluster.span";
+// A short burst is cut if it exceeds the usual values by this factor, because it would flatten all others.
+const BURST_FACTOR = 4;
+const USUAL_SHARE = 0.9;
+const FEW_POINTS = 20;
 
 /** A chart of several series over time. `series` is [{key, label, format}], at most four. */
 export class Chart {
@@ -29,7 +33,8 @@ export class Chart {
     this.lines = series.map((_, place) => svg("path", { class: `line line-${place}` }));
     this.grid = svg("g", { class: "grid" });
     this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
-    this.picture = svg("svg", { role: "img", "aria-label": title }, this.grid, ...this.lines, this.cursor);
+    this.cut = svg("text", { class: "cut", y: TOP + 4, "text-anchor": "end" });
+    this.picture = svg("svg", { role: "img", "aria-label": title }, this.grid, ...this.lines, this.cut, this.cursor);
     this.values = series.map(() => h("b", {}, "–"));
     this.when = h("span", { class: "muted when" }, "now");
     const legend = h(
@@ -61,11 +66,14 @@ export class Chart {
     const last = this.known.at(-1);
     if (last === undefined) return;
     this.points = this.known.filter(({ at }) => at >= last.at - this.span);
-    const most = Math.max(1, ...this.points.flatMap(({ values }) => this.series.map(({ key }) => values[key] ?? 0)));
-    const { top, step } = scale(most);
+    const largest = this.points.map(({ values }) => Math.max(0, ...this.series.map(({ key }) => values[key] ?? 0)));
+    const most = Math.max(1, ...largest);
+    const { top, step } = scale(usualMost(largest) ?? most);
     this.shown = SPANS.find((span) => span >= Math.min(this.span, last.at - this.points[0].at));
     this.x = (at) => LEFT + ((at - last.at + this.shown) / this.shown) * (this.width - LEFT - RIGHT);
-    this.y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
+    this.y = (value) => HEIGHT - BOTTOM - Math.min(value / top, 1) * (HEIGHT - TOP - BOTTOM);
+    this.cut.setAttribute("x", this.width - RIGHT);
+    setText(this.cut, most > top ? `cut off; up to ${this.format(most)}` : "");
     this.drawGrid(top, step);
     this.series.forEach(({ key }, place) => this.lines[place].setAttribute("d", this.path(key)));
     this.showValues();
@@ -79,7 +87,7 @@ export class Chart {
     for (let value = 0; value <= top + step / 2; value += step) {
       const y = this.y(value);
       parts.push(svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
-      parts.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, this.format(value)));
+      parts.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, this.format(value, top)));
     }
     for (const share of this.shown === 300 ? [1, 0.6, 0.2, 0] : [1, 0.5, 0]) {
       const anchor = share === 1 ? "start" : share === 0 ? "end" : "middle";
@@ -164,6 +172,15 @@ function chosenSpan() {
 
 function swatch(place) {
   return svg("svg", { class: "swatch", viewBox: "0 0 18 6", "aria-hidden": "true" }, svg("path", { class: `line line-${place}`, d: "M0 3H18" }));
+}
+
+/** Return the largest of the usual values if some earlier ones exceed it by far; else null. */
+function usualMost(values) {
+  if (values.length < FEW_POINTS) return null;
+  const sorted = [...values].sort((one, other) => one - other);
+  // What happens now is always shown.
+  const usual = Math.max(sorted[Math.floor(USUAL_SHARE * (sorted.length - 1))], values.at(-1));
+  return usual >= 1 && sorted.at(-1) > BURST_FACTOR * usual ? 1.5 * usual : null;
 }
 
 /** Return a round number at or above `most`, and the distance of the grid lines. */

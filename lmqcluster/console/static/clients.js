@@ -1,35 +1,38 @@
-// Queues with leases; and of this node, the holders of messages, waiting pulls and connections.
+// Queues with leases; and of all nodes, the holders of messages, waiting pulls and connections.
 
-import { commandBox, commandLine, readOnlyNote } from "./actions.js";
-import { get, may } from "./api.js";
+import { actionButton, ask, commandBox, commandLine, readOnlyNote } from "./actions.js";
+import { change, get, may } from "./api.js";
 import { h, setText, textRow, wrapping } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { list } from "./list.js";
-import { segmentOf, textOf } from "./names.js";
+import { quoted, segmentOf, textOf } from "./names.js";
 
 export const label = "Clients";
 
 const ROWS = 100;
 const PORTS = { http: "HTTP", msgpack_rpc: "MessagePack-RPC", queued: "queued" };
-const WAITING = [{ label: "Queue or pattern" }, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
+const NODE = { label: "Node" };
+const WAITING = [{ label: "Queue or pattern" }, NODE, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
 const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Timed out", numeric: true, title: "Messages redelivered because their leases ended without an answer" }];
 const HELD = [
   { label: "Queue" },
   { label: "Leased", numeric: true },
   { label: "First ends in", numeric: true, title: "Time until the first lease ends" },
   { label: "Client" },
+  NODE,
   { label: "Connection", title: "A lease outlives its connection" },
   { label: "Protocol" },
   { label: "Token" },
 ];
-const CONNECTED = [{ label: "Client" }, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory", numeric: true }];
+const CONNECTED = [{ label: "Client" }, NODE, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory", numeric: true }, { label: "Change" }];
 
 export function open() {
-  const waiting = list("Waiting pulls", WAITING, "No pull waits at this node.");
+  const waiting = list("Waiting pulls", WAITING, "No pull waits.");
   const leased = list("Queues with leases", LEASED, "No message is under lease.");
-  const holders = list("Who holds messages", HELD, "No client holds a message that this node delivered.");
-  const partly = h("p", { class: "note", hidden: true }, "Incomplete: there are more leases than this node stores or shows.");
+  const holders = list("Who holds messages", HELD, "No client holds a message.");
+  const partly = h("p", { class: "note", hidden: true }, "Incomplete: there are more leases than the nodes remember or show.");
   const connected = list("Connections", CONNECTED, "No client is connected.");
+  const missing = h("p", { class: "note", role: "status", hidden: true });
   const complaint = h("p", { class: "complaint", role: "alert" });
 
   async function refresh() {
@@ -41,17 +44,19 @@ export function open() {
       return textRow(LEASED, (queue) => ["", count(queue.leased), count(queue.ready), count(queue.redelivered_total)], link);
     });
     if (!may("admin")) return;
-    const given = await get(`/v1/leases?limit=${ROWS}`);
+    const [given, pulls, open] = await Promise.all(["leases", "consumers", "connections"].map((list) => get(`/v1/${list}?all_nodes&limit=${ROWS}`)));
+    showMissing(open.unreachable);
     partly.hidden = given.complete;
-    holders.show(given.leases, given.total, (one) => `${one.port} ${one.address} ${segmentOf(one.queue)}`, holderRow);
-    const { consumers, total } = await get(`/v1/consumers?limit=${ROWS}`);
-    waiting.show(consumers.map((one, place) => ({ ...one, place })), total, (one) => one.place, () =>
-      textRow(WAITING, (one) => [one.pattern === undefined ? textOf(segmentOf(one.queue)) : `pattern ${textOf(segmentOf(one.pattern))}`, count(one.pulls), count(one.messages)]),
+    holders.show(given.leases, given.total, (one) => `${one.node} ${one.port} ${one.address} ${segmentOf(one.queue)}`, holderRow);
+    waiting.show(pulls.consumers.map((one, place) => ({ ...one, place })), pulls.total, (one) => one.place, () =>
+      textRow(WAITING, (one) => [one.pattern === undefined ? textOf(segmentOf(one.queue)) : `pattern ${textOf(segmentOf(one.pattern))}`, one.node, count(one.pulls), count(one.messages)]),
     );
-    const { connections, total: all } = await get(`/v1/connections?limit=${ROWS}`);
-    connected.show(connections, all, (one) => `${one.port} ${one.address}`, () =>
-      textRow(CONNECTED, (one) => [one.address, PORTS[one.port] ?? one.port, one.user || "–", duration(one.age_s), bytes(one.held_bytes)]),
-    );
+    connected.show(open.connections, open.total, (one) => `${one.node} ${one.port} ${one.address}`, (one) => connectionRow(one, refresh));
+  }
+
+  function showMissing(nodes) {
+    missing.hidden = nodes.length === 0;
+    setText(missing, `${nodes.join(", ")} ${nodes.length === 1 ? "does" : "do"} not answer, so ${nodes.length === 1 ? "its" : "their"} clients are missing here.`);
   }
 
   return {
@@ -61,12 +66,12 @@ export function open() {
       readOnlyNote("admin"),
       complaint,
       leased.element,
-      h("p", { class: "muted" }, "The following lists contain only the clients of this node."),
+      missing,
       holders.element,
       partly,
       waiting.element,
       connected.element,
-      h("div", { class: "same" }, h("span", { class: "muted" }, "The clients of all nodes by command:"), commandBox(commandLine("client leases")), commandBox(commandLine("client waiting")), commandBox(commandLine("client ls"))),
+      h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("client leases")), commandBox(commandLine("client waiting")), commandBox(commandLine("client ls"))),
     ].filter(Boolean),
     period: 3000,
     refresh,
@@ -79,7 +84,31 @@ function holderRow({ queue }) {
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
   return textRow(
     HELD,
-    (one) => ["", count(one.leased), one.ends_in_s === null ? "with its session" : duration(one.ends_in_s), one.address, one.connected ? "open" : "closed", PORTS[one.port] ?? one.port, one.user || "–"],
+    (one) => ["", count(one.leased), one.ends_in_s === null ? "with its session" : duration(one.ends_in_s), one.address, one.node, one.connected ? "open" : "closed", PORTS[one.port] ?? one.port, one.user || "–"],
     link,
   );
+}
+
+function connectionRow(first, refresh) {
+  const button = actionButton("Close", "admin", () => closeConnection(first, refresh), { kind: "small danger", local: true });
+  button.setAttribute("aria-label", `Close: ${first.address}`);
+  const row = textRow(CONNECTED.slice(0, -1), (one) => [one.address, one.node, PORTS[one.port] ?? one.port, one.user || "–", duration(one.age_s), bytes(one.held_bytes)]);
+  row.element.append(h("td", {}, button));
+  return row;
+}
+
+async function closeConnection({ node, address, user }, refresh) {
+  const again = user ? `The client may connect again. To refuse it, delete the token ${user}.` : "The client may connect again.";
+  const done = await ask({
+    title: `Close the connection of ${address}`,
+    text: [`${node} closes the connection. Pulls that wait on it end; leases of its messages stay until they expire. ${again}`],
+    verb: "Close",
+    danger: true,
+    command: () => commandLine("client close", [quoted(node), quoted(address)], ["--yes"]),
+    run: async () => {
+      const { closed } = await change("POST", "/v1/connections/close", { node, address });
+      return closed > 0 ? "The connection is closed." : "The connection was closed already.";
+    },
+  });
+  if (done) await refresh();
 }

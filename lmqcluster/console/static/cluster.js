@@ -37,9 +37,9 @@ export function open({ latest }) {
         h(
           "div",
           { class: "bar actions" },
-          actionButton("Take a snapshot", "admin", takeSnapshot),
+          actionButton("Take a snapshot", "admin", takeSnapshot, { local: true }),
           actionButton("Hand over leadership", "admin", () => transfer(null)),
-          actionButton("Join a cluster", "admin", () => join(latest())),
+          actionButton("Join a cluster", "admin", () => join(latest()), { local: true }),
           actionButton("Leave the cluster", "admin", () => leave(latest()), { kind: "danger" }),
         ),
       ),

@@ -38,6 +38,11 @@ function textOf(body, { cut = false } = {}) {
   }
 }
 
+/** Return the stored body as text; null if it is not UTF-8 or is MessagePack. */
+export function textOfBody({ stored, packed }) {
+  return packed ? null : textOf(stored);
+}
+
 function jsonOf(body) {
   const text = textOf(body);
   if (text === null) return null;

@@ -44,10 +44,10 @@ export function open() {
 
   function ruleRow([pattern, properties], place) {
     const buttons = [
-      actionButton("Edit", "admin", () => edit(place), { kind: "small" }),
-      actionButton("Up", "admin", () => swap(place, place - 1), { kind: "small" }),
-      actionButton("Down", "admin", () => swap(place, place + 1), { kind: "small" }),
-      actionButton("Remove", "admin", () => (state.rules.splice(place, 1), draw()), { kind: "small danger" }),
+      actionButton("Edit", "admin", () => edit(place), { kind: "small", local: true }),
+      actionButton("Up", "admin", () => swap(place, place - 1), { kind: "small", local: true }),
+      actionButton("Down", "admin", () => swap(place, place + 1), { kind: "small", local: true }),
+      actionButton("Remove", "admin", () => (state.rules.splice(place, 1), draw()), { kind: "small danger", local: true }),
     ];
     if (place === 0) buttons[1].disabled = true;
     if (place === state.rules.length - 1) buttons[2].disabled = true;

@@ -84,9 +84,17 @@ export function table(caption, columns) {
   return { element, body, head };
 }
 
-/** Return a text, such as a queue name, that wraps after separators instead of within words. */
-export function wrapping(text) {
-  return text.split(/(?<=[/._:-])/).flatMap((part, place) => (place ? [h("wbr"), part] : part));
+const NAME_CHARACTERS_MAX = 60;
+const NAME_START = 30;
+const NAME_END = 22;
+
+/**
+ * Return the name of a queue that wraps after separators instead of within words. A long name is shortened in the middle,
+ * because names differ most at both ends; a pointer shows all of it.
+ */
+export function wrapping(name) {
+  if (name.length > NAME_CHARACTERS_MAX) return [h("span", { title: name }, wrapping(`${name.slice(0, NAME_START)}…${name.slice(-NAME_END)}`))];
+  return name.split(/(?<=[/._:-])/).flatMap((part, place) => (place ? [h("wbr"), part] : part));
 }
 
 /** Announce a text to screen readers. */

@@ -9,9 +9,10 @@ export function count(value) {
   return value === null || value === undefined ? "–" : WHOLE.format(value);
 }
 
-/** Return a short count for axes: 15,000 is 15k. */
-export function short(value) {
-  const size = Math.abs(value);
+/** Return a short count for an axis up to `most`, which has one unit: 15,000 is 15k. */
+export function short(value, most = value) {
+  if (value === 0) return "0";
+  const size = Math.abs(most);
   if (size >= 1e9) return `${trim(value / 1e9)}G`;
   if (size >= 1e6) return `${trim(value / 1e6)}M`;
   if (size >= 1e4) return `${trim(value / 1e3)}k`;

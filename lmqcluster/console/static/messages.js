@@ -4,10 +4,11 @@ import { commandBox, commandLine, field } from "./actions.js";
 import { get } from "./api.js";
 import { attributesLine, attributesTable } from "./attributes.js";
 import { columnChoice } from "./columns.js";
-import { preview, readable, viewer } from "./content.js";
+import { preview, readable, textOfBody, viewer } from "./content.js";
 import { debounce, h, setText, table } from "./dom.js";
 import { jsonLines, save } from "./export.js";
 import { bytes, count, duration } from "./format.js";
+import { messageActions } from "./message_actions.js";
 import { queueWord, quoted, segmentOf, textOf } from "./names.js";
 
 const PAGE = 20;
@@ -16,9 +17,10 @@ const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
 const CONTENT_BYTES_MAX = 1024 * 1024;
 const SEARCH_DELAY_MS = 300;
+const REASON = "lmq.reason";
 // Pages without a match that one search reads; the node compares at most 10,000 messages for each.
 const EMPTY_PAGES_MAX = 10;
-const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Options", title: "Priority, group, label and origin" }, { label: "Attributes" }, { label: "Size", numeric: true }, { label: "Content" }];
+const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Options", title: "Priority, group and label" }, { label: "Failure", title: "Why the message is a dead letter, and the reason that its consumer gave" }, { label: "Attributes" }, { label: "Size", numeric: true }, { label: "Content" }];
 
 /** Create the section of the queue's page; `reload()` loads the first messages again. */
 export function messagesSection(page) {
@@ -63,7 +65,7 @@ export function messagesSection(page) {
       grid.body.replaceChildren();
       shown = 0;
     }
-    grid.body.append(...answer.messages.flatMap(rows));
+    grid.body.append(...answer.messages.flatMap((message) => rows(page, message, () => load())));
     shown += answer.messages.length;
     next = answer.next ?? null;
     more.hidden = next === null;
@@ -110,7 +112,7 @@ export function messagesSection(page) {
 }
 
 /** Create the row of a message and a row with its content, which opens on demand. */
-function rows(message) {
+function rows(page, message, reload) {
   const parts = Array.isArray(message.content) ? message.content : [message];
   const bodies = parts.map((part) => readable(part, { cut: message.truncated }));
   const details = h("td", { colspan: COLUMNS.length });
@@ -121,6 +123,8 @@ function rows(message) {
     below.hidden = !below.hidden;
     toggle.setAttribute("aria-expanded", String(!below.hidden));
     if (details.hasChildNodes()) return;
+    const text = Array.isArray(message.content) || message.truncated ? null : textOfBody(bodies[0]);
+    details.append(messageActions(page, message, text, reload));
     parts.forEach((part, place) => {
       if (parts.length > 1) details.append(h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`));
       const attributes = attributesTable(part.attributes);
@@ -135,7 +139,8 @@ function rows(message) {
     count(message.deliveries_left),
     message.content_type,
     optionsOf(message),
-    parts.map((part) => attributesLine(part.attributes)).filter(Boolean).join(" | "),
+    failureOf(message, parts),
+    parts.map((part) => attributesLine(withoutReason(part.attributes))).filter(Boolean).join(" | "),
     bytes(message.size),
     bodies.map(({ body }) => preview(body)).join(" | "),
   ];
@@ -143,14 +148,23 @@ function rows(message) {
     "tr",
     {},
     h("th", { scope: "row" }, toggle),
-    cells.map((text, place) => h("td", { class: COLUMNS[place + 1].numeric ? "number" : place === cells.length - 1 ? "preview" : undefined }, text)),
+    cells.map((text, place) => h("td", { class: COLUMNS[place + 1].numeric ? "number" : place === cells.length - 1 ? "preview" : COLUMNS[place + 1].label === "Failure" ? "prose" : undefined }, text)),
   );
   return [above, below];
 }
 
-/** Return the options of a message's push and its origin, as text. */
-function optionsOf({ priority, group, label, origin }) {
-  const texts = [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`];
-  if (origin) texts.push(`${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`);
-  return texts.filter(Boolean).join(", ");
+/** Return the options of a message's push, as text. */
+function optionsOf({ priority, group, label }) {
+  return [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`].filter(Boolean).join(", ");
+}
+
+/** Return why a message was moved here, and the reason that its last consumer gave, as text. */
+function failureOf({ origin }, parts) {
+  const reason = parts.map((part) => part.attributes[REASON]).find((one) => typeof one === "string");
+  const moved = origin && `${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`;
+  return [moved, reason].filter(Boolean).join(": ");
+}
+
+function withoutReason({ [REASON]: _reason, ...others }) {
+  return others;
 }

@@ -13,7 +13,7 @@ export const LAG = "Committed log entries that the node has not applied";
 
 /** Return the time since another node last answered, as text. */
 export function lastContact(node) {
-  return node.last_contact_s === null ? "never" : `${duration(node.last_contact_s)} ago`;
+  return node.last_contact_s === null ? "–" : `${duration(node.last_contact_s)} ago`;
 }
 
 /** Show a member's state as a badge. */

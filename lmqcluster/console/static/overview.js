@@ -3,7 +3,8 @@
 import { get } from "./api.js";
 import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
-import { bytes, count, duration, plural, rate } from "./format.js";
+import { findings } from "./findings.js";
+import { bytes, count, duration, rate } from "./format.js";
 import { segmentOf, textOf } from "./names.js";
 import { LAG, lastContact, stateBadge } from "./nodes.js";
 
@@ -27,6 +28,7 @@ const TILES = [
   ["ready", "Ready", "can be pulled now", (sums) => count(sums.ready)],
   ["leased", "Leased", "not settled yet", (sums) => count(sums.leased)],
   ["delayed", "Delayed", "due later", (sums) => count(sums.delayed)],
+  ["oldest", "Oldest", "ready message"],
   ["queues", "Queues", "", (sums) => count(sums.queues)],
   ["bytes", "Bodies", "of all messages", (sums) => bytes(sums.bytes)],
   ["pushed", "Pushed", PER_SECOND, (_sums, rates) => rate(rates?.pushed_total)],
@@ -37,6 +39,14 @@ const TROUBLES = [
   ["redelivered_total", "Timed out", "the lease ended without an answer"],
   ["nacked_total", "Given back", "with a nack"],
   ["dropped_total", "Dropped", "no deliveries left"],
+];
+const BIGGEST = [
+  { label: "Queue" },
+  { label: "Messages", numeric: true },
+  { label: "Oldest", numeric: true, title: "Time for which the first message has been ready" },
+  { label: "Pushed/s", numeric: true, title: "Over the last five seconds" },
+  { label: "Delivered/s", numeric: true, title: "Over the last five seconds" },
+  { label: "Consumers", numeric: true, title: "Connections at all nodes that wait for messages of the queue or hold some" },
 ];
 const BUSIEST = 8;
 const RECENT_S = 600;
@@ -60,18 +70,20 @@ export function open({ samples }) {
   const figures = tiles(TILES);
   const flow = new Chart("Messages a second", FLOW);
   const stock = new Chart("Messages waiting", STOCK);
-  const findings = h("ul", { class: "findings" });
+  const state = findings();
   const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
-  const biggest = table("Queues with the most messages", [{ label: "Queue" }, { label: "Messages", numeric: true }, { label: "Ready", numeric: true }, { label: "Leased", numeric: true }, { label: "Bodies", numeric: true }]);
+  const biggest = table("Queues with the most messages", BIGGEST);
   const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "In total", numeric: true }]);
-  const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
+  const none = h("p", { class: "muted" }, "Asking the node …");
+
+  biggest.element.hidden = true;
 
   function show(overview) {
     contents.hidden = false;
     const rates = samples.tip.rates;
-    for (const [id, , , value] of TILES) figures.update(id, value(overview.totals, rates));
+    for (const [id, , , value] of TILES) if (value) figures.update(id, value(overview.totals, rates));
     drawCharts();
-    showFindings(findings, overview, lostRecently(samples, overview.totals));
+    state.show(overview, lostRecently(samples, overview.totals));
     syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
     showTroubles(overview.totals);
   }
@@ -94,7 +106,7 @@ export function open({ samples }) {
   const contents = h(
     "div",
     { hidden: true },
-    findings,
+    state.element,
     figures.element,
     chartsTogether(flow, stock),
     h(
@@ -111,14 +123,16 @@ export function open({ samples }) {
     period: 5000,
     show,
     async refresh() {
-      const { queues } = await get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}`);
+      const [{ queues }, { queues: [slowest] }] = await Promise.all([get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}&consumers`), get("/v1/queues?sort=oldest&order=desc&limit=1&fields=oldest_age_s")]);
+      figures.update("oldest", duration(slowest?.oldest_age_s ?? 0));
       const full = queues.filter((queue) => queue.size > 0);
       none.hidden = full.length > 0;
+      setText(none, "No queues hold messages.");
       biggest.element.hidden = full.length === 0;
       syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
         const segment = segmentOf(queue.name);
         const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
-        return textRow([{}, ...Array(4).fill({ numeric: true })], (one) => ["", count(one.size), count(one.ready), count(one.leased), bytes(one.bytes)], link);
+        return textRow(BIGGEST, (one) => ["", count(one.size), duration(one.oldest_age_s), rate(one.push_rate), rate(one.pull_rate), count(one.consumers)], link);
       });
     },
   };
@@ -138,6 +152,7 @@ function nodeRow() {
     element: row.element,
     update(one) {
       const vitals = one.vitals;
+      row.element.classList.toggle("old", !one.connected);
       stateBadge(badge, one.state);
       const texts = [one.name ?? one.id, null, count(one.lag), bytes(vitals?.stored_bytes), bytes(vitals?.disk_free_bytes), one.self ? "this node" : lastContact(one)];
       texts.forEach((text, place) => text !== null && setText(row.element.children[place], text));
@@ -145,25 +160,8 @@ function nodeRow() {
   };
 }
 
-/** Return lines about messages that were dropped or refused in the last ten minutes. */
+/** Return how many messages were dropped and refused in the last ten minutes. */
 function lostRecently(samples, totals) {
   const then = samples.before(RECENT_S).sums;
-  const dropped = totals.dropped_total - then.dropped_total;
-  const refused = totals.refused_total - then.refused_total;
-  return [
-    dropped > 0 ? `${plural(dropped, "message")} dropped in the last 10 minutes: no delivery was acknowledged.` : "",
-    refused > 0 ? `${plural(refused, "message")} refused in the last 10 minutes: their queues are full.` : "",
-  ].filter(Boolean);
-}
-
-/** Show failed checks; in a cluster of one node, "safe to stop" always fails and is left out. */
-function showFindings(list, { checks, cluster }, losses) {
-  const problems = checks.filter((check) => !check.ok && !(check.name === "safe to stop" && cluster.nodes.length === 1));
-  const texts = [...problems.map((check) => `${check.name}: ${check.detail}`), ...losses];
-  if (texts.length === 0) texts.push(cluster.nodes.length === 1 ? "All is well. The cluster has only this node: while it is down, no requests are served." : `All is well: ${plural(cluster.nodes.length, "node")}, ${checks.length} checks.`);
-  list.classList.toggle("problems", problems.length + losses.length > 0);
-  if (list.dataset.shown === texts.join("\n")) return;
-  list.dataset.shown = texts.join("\n");
-  list.replaceChildren(...texts.map((text) => h("li", {}, text)));
-  if (losses.length) list.append(h("li", {}, h("a", { href: "#/queues?sort=dropped" }, "Queues that dropped most")));
+  return { dropped: totals.dropped_total - then.dropped_total, refused: totals.refused_total - then.refused_total };
 }

@@ -70,9 +70,11 @@ export function open({ argument: segment }) {
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "Per second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
   const consumers = table("Consumers", [{ label: "What" }, { label: "Now" }]);
+  let atNodes = null;
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
+  const asking = h("p", { class: "muted", "aria-live": "polite" }, "Asking the node …");
   const suspend = actionButton("Suspend", "admin", () => suspendQueue(page));
   // Actions that need an existing queue.
   const onQueue = [
@@ -102,11 +104,11 @@ export function open({ argument: segment }) {
     showTotals(queue);
   }
 
-  /** Show the consumers of the queue: sessions of an exclusive one, groups, waiting pulls of this node. */
+  /** Show the consumers of the queue at all nodes, sessions of an exclusive one, and groups. */
   function showConsumers({ exclusive_holder: holder, standing_by: others, properties: { exclusive } = {}, ...queue }) {
     const who = holder === null ? "no session" : `session ${holder}; ${others === 0 ? "no session waits" : others === 1 ? "1 session waits" : `${count(others)} sessions wait`}`;
     const items = [
-      ["Waiting pulls", `${count(queue.waiting_pulls)} at this node`],
+      ...consumersOf(atNodes),
       ["Leased messages", count(queue.leased)],
       ["Busy groups", queue.groups === 0 ? "none" : `${count(queue.groups)}; ${count(queue.held)} messages wait for an earlier message of their group`],
     ];
@@ -149,7 +151,7 @@ export function open({ argument: segment }) {
   async function look() {
     if (ahead_s === null) await recall();
     if (turn % STATS_EVERY === 0) {
-      stats = await get(`${api}/stats`);
+      [stats, atNodes] = await Promise.all([get(`${api}/stats`), get(`${api}/consumers`)]);
       showWaits(stats);
     }
     turn += 1;
@@ -179,6 +181,7 @@ export function open({ argument: segment }) {
       h("h1", { class: "name" }, name, " ", suspended),
       readOnlyNote("write"),
       complaint,
+      asking,
       h(
         "div",
         { class: "bar actions" },
@@ -188,18 +191,32 @@ export function open({ argument: segment }) {
       contents,
     ].filter(Boolean),
     period: PERIOD_MS,
+    show({ cluster }) {
+      setText(asking, cluster.has_quorum ? "Asking the node …" : "Asking the node … Without a quorum this takes some seconds, and the answer is this node's own copy.");
+    },
     opened: () => messages.reload(),
     refresh: page.refresh,
     complain(error) {
       const missing = error?.status === 404;
       view.period = missing ? MISSING_PERIOD_MS : PERIOD_MS;
       for (const element of onQueue) element.hidden = missing;
+      asking.hidden = true;
       contents.hidden = missing || page.queue === null;
       const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);
     },
   };
   return view;
+}
+
+/** Return the number of consumers and of waiting pulls, in total and by node. */
+function consumersOf({ consumers, waiting_pulls: pulls, nodes, unreachable }) {
+  const where = nodes.filter((one) => one.consumers > 0).map((one) => `${count(one.consumers)} at ${one.node}`);
+  const missing = unreachable.length ? `; ${unreachable.join(", ")} not counted, no answer` : "";
+  return [
+    ["Consumers", consumers === 0 ? `none${missing}` : `${count(consumers)}: ${where.join(", ")}${missing}`],
+    ["Waiting pulls", count(pulls)],
+  ];
 }
 
 function commandHint(segment) {

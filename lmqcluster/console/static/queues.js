@@ -1,12 +1,13 @@
 // All queues. The node searches, sorts and pages them, so ten thousand queues cost no more than ten.
 
-import { actionButton, ask, commandBox, commandLine, field } from "./actions.js";
-import { change, get } from "./api.js";
+import { actionButton, commandBox, commandLine, field } from "./actions.js";
+import { get } from "./api.js";
 import { columnChoice } from "./columns.js";
 import { debounce, h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { csv, save } from "./export.js";
-import { bytes, count, duration, plural, rate } from "./format.js";
+import { bytes, count, duration, rate } from "./format.js";
 import { quoted, segmentOf, textOf } from "./names.js";
+import { newQueue } from "./new_queue.js";
 
 export const label = "Queues";
 
@@ -22,6 +23,7 @@ const COLUMNS = [
   { label: "Delayed", sort: "delayed", numeric: true, text: (queue) => count(queue.delayed) },
   { label: "All", sort: "size", numeric: true, text: (queue) => count(queue.size) },
   { label: "Bodies", sort: "bytes", numeric: true, text: (queue) => bytes(queue.bytes) },
+  { label: "Consumers", numeric: true, title: "Connections at all nodes that wait for messages of the queue or hold some", text: (queue) => count(queue.consumers) },
   { label: "Oldest", sort: "oldest", numeric: true, title: "Time for which the first message has been ready", text: (queue) => duration(queue.oldest_age_s) },
   { label: "Pushed", sort: "pushed", numeric: true, title: "Messages pushed so far", text: (queue) => count(queue.pushed_total) },
   { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed per second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
@@ -99,7 +101,7 @@ export function open({ query }) {
     const parameters = new URLSearchParams({ sort: view.sort, order: view.order, limit: view.limit, offset: view.offset });
     if (view.name) parameters.set("name", view.name);
     if (view.state) parameters.set("state", view.state);
-    const answer = await get(`/v1/queues?${parameters}`, { signal: asked.signal });
+    const answer = await get(`/v1/queues?${parameters}&consumers`, { signal: asked.signal });
     total = answer.total;
     if (answer.queues.length === 0 && view.offset > 0 && total > 0) {
       view.offset = Math.floor((total - 1) / view.limit) * view.limit;
@@ -207,23 +209,4 @@ function listCommand({ name, state, sort, order, limit }) {
   if (key && (sort !== "name" || order === "desc")) options.push(`--sort=${order === "desc" ? "-" : ""}${key}`);
   options.push("--limit", String(limit));
   return commandLine("queue ls", [], options);
-}
-
-async function newQueue() {
-  const name = field("name", "Name", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "1 to 255 bytes.");
-  const timeout = field("timeout", "Lease in seconds: a message without an answer is redelivered after it", h("input", { type: "number", min: "0", step: "any", value: "30" }));
-  let segment = "";
-  const done = await ask({
-    title: "New queue",
-    text: ["The first message or the first property creates a queue. This sets a property."],
-    fields: [name, timeout],
-    verb: "Create",
-    command: (values) => commandLine("queue set", [quoted(values.name)], ["--create", "--timeout", quoted(values.timeout || "30")]),
-    run: async (values) => {
-      segment = segmentOf(values.name);
-      await change("PATCH", `/v1/queues/${segment}/properties`, { timeout: Number(values.timeout || 30) });
-      return `${plural(1, "queue")} created.`;
-    },
-  });
-  if (done) location.hash = `#/queue/${segment}`;
 }

@@ -19,6 +19,8 @@ class BulkCommands:
     def purge(self, command: log.Purge) -> int | None:
         """Remove messages that are not leased: those with a label in the order of arrival, others in that of delivery.
 
+        Sequences without a label select messages that the cluster has moved here.
+
         Without a limit, the queue's exact keys are forgotten. With `everything`, leased messages are removed before
         the others, as if they were acknowledged.
 
@@ -28,10 +30,9 @@ class BulkCommands:
         limit, label, sequences = command.limit, checked_text(command.label), command.sequences
         if limit != 0 or label:
             check_limit(limit)
-        if sequences is not None and not (label and len(sequences) <= limit and all(type(n) is int for n in sequences)):
-            raise ValueError("sequences are at most `limit` integers, beside a label")
-        if {type(command.everything)} != {bool} or (command.everything and label):
-            raise ValueError("a purge of everything is true or false, and has no label")
+        _check_sequences(sequences, limit)
+        if {type(command.everything)} != {bool} or (command.everything and (label or sequences is not None)):
+            raise ValueError("a purge of everything is true or false, and has no label and no sequences")
         state, queue = self._state, self._state.existing(command.queue)
         if queue is None:
             return None
@@ -39,6 +40,11 @@ class BulkCommands:
             found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit, sequences)
             queue.remove(found, state.now_us)
             queue.counters.withdrawn_total += len(found)
+            return len(found)
+        if sequences is not None:
+            found = returnable(queue, b"", limit, None, sequences)
+            queue.remove(found, state.now_us)
+            queue.counters.purged_total += len(found)
             return len(found)
         purged = 0
         if not limit:
@@ -80,6 +86,7 @@ class BulkCommands:
         """
         limit, given = command.limit, command.target
         check_limit(limit)
+        _check_sequences(command.sequences, limit)
         sources = {checked_text(one) for one in given} if isinstance(given, list) else None
         target = given if isinstance(given, bytes) else b""
         if target == command.queue:
@@ -88,7 +95,14 @@ class BulkCommands:
         queue = state.existing(command.queue)
         if queue is None:
             return None
-        found = returnable(queue, checked_text(command.label), limit, sources)
+        found = returnable(queue, checked_text(command.label), limit, sources, command.sequences)
         if target:
             state.queue(target)
         return send_back(state, state.exits, queue, found, target)
+
+
+def _check_sequences(sequences: list[int] | None, limit: int) -> None:
+    if sequences is None:
+        return
+    if type(sequences) is not list or len(sequences) > limit or any(type(number) is not int for number in sequences):
+        raise ValueError("sequences are a list of at most `limit` integers")

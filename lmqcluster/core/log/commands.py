@@ -503,8 +503,8 @@ class Purge(Command):
     """Remove up to `limit` messages that are not leased; with a label only those that have it.
 
     With a limit of 0, remove all due messages without options, however many, and a bounded number of the others. With
-    `everything`, remove leased ones too. If `sequences` is not None, remove only those of the messages with the label
-    that have these sequences.
+    `everything`, remove leased ones too. If `sequences` is not None, remove only the messages with these sequences, of
+    those with the label, or without a label of those that the cluster has moved here.
 
     Result: the number removed, None if the queue does not exist.
     """
@@ -517,7 +517,7 @@ class Purge(Command):
     everything: bool = False
 
     def touches(self) -> tuple[Touch, ...]:
-        return () if self.label else (Head(self.queue, self.limit),)
+        return () if self.label or self.sequences is not None else (Head(self.queue, self.limit),)
 
 
 @dataclass(slots=True)
@@ -541,7 +541,7 @@ class Redrive(Command):
     """Send up to `limit` messages that the cluster has moved here back to where they came from, or to `target`.
 
     If `target` is a list of queues, messages return until the first that came from none of them. A label selects the
-    messages that have it.
+    messages that have it, `sequences` those with these sequences.
 
     Result: the number sent, None if the queue does not exist.
     """
@@ -551,9 +551,11 @@ class Redrive(Command):
     target: bytes | list[bytes]
     label: bytes
     limit: int = 0
+    sequences: list[int] | None = None
 
     def touches(self) -> tuple[Touch, ...]:
-        return (Moved(self.queue, self.label, self.limit),)
+        # The bodies of a few single messages are read when they are needed.
+        return (Moved(self.queue, self.label, self.limit),) if self.sequences is None else ()
 
 
 @dataclass(slots=True)

@@ -462,18 +462,20 @@ class RichLines:
         """Return up to `limit` messages in line with this label, in the order of arrival, or those with these sequences."""
         if sequences is None:
             return list(islice(self.labelled_from(label, 0), limit))
-        wanted = sorted({number for number in sequences if 0 <= number < NEVER})
-        return [
-            message for number in wanted for message in self._labelled.between((label, number), (label, number + 1))
-        ]
+        return _numbered(self._labelled, label, sequences)[:limit]
 
     def labelled_from(self, label: bytes, sequence: int) -> Iterator[RichMessage]:
         """Return the messages in line with this label from a sequence on, in the order of arrival."""
         return self._labelled.between((label, sequence), (label, NEVER))
 
-    def moved(self, label: bytes, limit: int) -> list[RichMessage]:
-        """Return up to `limit` messages in line that the cluster has moved here, with this label, or any if it is empty."""
-        return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
+    def moved(self, label: bytes, limit: int, sequences: Iterable[int] | None = None) -> list[RichMessage]:
+        """Return up to `limit` messages in line that the cluster has moved here, in the order of arrival.
+
+        They have this label, or any if it is empty, and one of these sequences if they are given.
+        """
+        if sequences is None:
+            return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
+        return _numbered(self._moved, label, sequences)[:limit]
 
     def count_moved(self) -> int:
         """Return how many messages in line the cluster has moved here."""
@@ -482,6 +484,12 @@ class RichLines:
     def count_labelled(self, label: bytes) -> int:
         """Return how many messages in line have this label."""
         return self._labelled.count_between((label, 0), (label, NEVER))
+
+
+def _numbered(index: SortedList[RichMessage], label: bytes, sequences: Iterable[int]) -> list[RichMessage]:
+    """Return the messages with these sequences of an index by label and sequence."""
+    wanted = sorted({number for number in sequences if 0 <= number < NEVER})
+    return [message for number in wanted for message in index.between((label, number), (label, number + 1))]
 
 
 def _trait_bytes(traits: Traits) -> int:

@@ -22,9 +22,11 @@ def move_to(state: StateView, queue: Queue, target: Queue, count: int) -> int:
     return len(messages)
 
 
-def returnable(queue: Queue, label: bytes, count: int, sources: set[bytes] | None) -> list[RichMessage]:
+def returnable(
+    queue: Queue, label: bytes, count: int, sources: set[bytes] | None, sequences: list[int] | None = None
+) -> list[RichMessage]:
     """Return up to `count` messages that the cluster has moved to a queue, up to the first that came from none of the sources."""
-    found = [] if queue.store.rich is None else queue.store.rich.moved(label, count)
+    found = [] if queue.store.rich is None else queue.store.rich.moved(label, count, sequences)
     return found if sources is None else list(takewhile(lambda message: source_of(message) in sources, found))
 
 

@@ -12,7 +12,7 @@ from ..queues.pulls.holders import Holding
 from ..queues.pulls.pulls import Pulls
 from ..queues.pulls.wait_lists import PatternWaitList, WaitList
 
-__all__ = ["PAGE_MAX", "Connected", "Held", "Waiting", "connections", "held", "waiting"]
+__all__ = ["PAGE_MAX", "Connected", "Held", "Waiting", "address_of", "connections", "held", "waiting"]
 
 PAGE_MAX: Final = 1000
 
@@ -84,13 +84,14 @@ def connections(
     listed = [gate for gate in gates if gate.connections]
     places = chain.from_iterable(((gate.port, place) for place in gate.slots()) for gate in listed)
     rows = [
-        Connected(port, _address(place), place.user, now_s - place.since_s, place.held_bytes)
+        Connected(port, address_of(place), place.user, now_s - place.since_s, place.held_bytes)
         for port, place in islice(places, offset, offset + limit)
     ]
     return rows, sum(gate.connections for gate in listed)
 
 
-def _address(place: ConnectionSlot) -> str:
+def address_of(place: ConnectionSlot) -> str:
+    """Return host and port of a client; ``?`` if they are unknown."""
     address = place.address
     if not isinstance(address, tuple) or len(address) < 2:
         return "?"
@@ -113,7 +114,7 @@ def held(holdings: list[Holding], now_us: int, *, offset: int, limit: int) -> li
         Held(
             one.queue,
             one.place.port,
-            _address(one.place),
+            address_of(one.place),
             one.place.user,
             not one.place.is_released,
             one.leased,

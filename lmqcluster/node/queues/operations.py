@@ -51,18 +51,32 @@ class QueueOperations:
         self._sender = sender
         self._purging = asyncio.Lock()
 
-    def purge(self, queue: bytes, count: int | None = None, *, everything: bool = False) -> Coroutine[Any, Any, int]:
+    def purge(
+        self,
+        queue: bytes,
+        count: int | None = None,
+        *,
+        everything: bool = False,
+        sequences: list[int] | None = None,
+    ) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that are not leased; return how many were removed.
+
+        With sequences, remove only the dead letters and expired messages with these sequences.
 
         With `everything`, leased messages are removed too. Without a count, the queue's exact keys are forgotten.
 
         The purge ends when nothing is left, or when it has removed as many messages as the queue held at its start.
         Messages pushed during the purge stand behind those.
         """
+        if sequences is not None:
+            return self._single(Purge(queue, sequences=sequences), sequences)
         command = Purge(queue, everything=everything)
         if count is not None:
             return self._repeat(command, _checked_count(count))
         return self._purge_rest(self._send(replace(command, limit=_WHOLE)), command)
+
+    async def _single(self, command: Purge | Redrive, sequences: list[int]) -> int:
+        return self._told(command, await self._first(command, len(sequences)))
 
     async def _purge_rest(self, first: asyncio.Future[int | None], command: _Steps) -> int:
         """Purge delayed messages and messages with traits, in steps."""
@@ -189,12 +203,13 @@ class QueueOperations:
         label: bytes = b"",
         count: int | None = None,
         principal: Principal,
+        sequences: list[int] | None = None,
     ) -> Coroutine[Any, Any, int]:
         """Send up to `count` dead-letter messages (None: all) back to their queues of origin, or to `destination`.
 
-        If a label is given, only messages with it are sent. Each is sent as a new message with its label, group and
-        priority. The principal needs permission to write to the target queues. If its permissions cover only some
-        queues, the node first looks up the targets in its replica, so the first command is sent a little later.
+        If a label or sequences are given, only messages with them are sent. Each is sent as a new message with its
+        label, group and priority. The principal needs permission to write to the target queues. If its permissions cover
+        only some queues, the node first looks up the targets in its replica, so the first command is sent a little later.
 
         Raises:
             LmqError: at once: ``bad_name``; ``forbidden``; ``bad_request`` if an argument is out of range or both
@@ -208,21 +223,25 @@ class QueueOperations:
         if label:
             _check_label(label)
         if destination is None and not principal.everywhere:
-            return self._redrive_allowed(queue, label, _checked_count(count), principal)
+            return self._redrive_allowed(queue, label, _checked_count(count), principal, sequences)
+        if sequences is not None:
+            return self._single(Redrive(queue, destination or b"", label, sequences=sequences), sequences)
         return self._repeat(Redrive(queue, destination or b"", label), _checked_count(count))
 
-    async def _redrive_allowed(self, queue: bytes, label: bytes, count: int, principal: Principal) -> int:
+    async def _redrive_allowed(
+        self, queue: bytes, label: bytes, count: int, principal: Principal, sequences: list[int] | None
+    ) -> int:
         """Send messages back in steps; check before each step that the principal may write to its target queues.
 
         Raises:
             LmqError: ``forbidden``; ``unknown_outcome`` if some messages have already been sent.
         """
         await self._sender.look_up()
-        done, left = 0, min(count, self._size(queue))
+        done, left = 0, min(count, self._size(queue)) if sequences is None else len(sequences)
         while True:
             step = min(left, STEP_MAX)
             try:
-                sources = self._sources(queue, label, step)
+                sources = self._sources(queue, label, step, sequences)
                 for source in sources:
                     principal.require(Role.WRITE, source)
             except LmqError as exc:
@@ -231,17 +250,17 @@ class QueueOperations:
                 raise LmqError(
                     "unknown_outcome", f"{done} messages were sent back before this: {exc.message}", retryable=False
                 ) from exc
-            command = Redrive(queue, sources, label)
+            command = Redrive(queue, sources, label, sequences=sequences)
             gone = await self._next(command, step, done) if done else await self._first(command, step)
             done, left = done + gone, left - gone
             # A message that came from a queue not checked above also ends the step early.
-            if gone < step or left <= 0:
+            if sequences is not None or gone < step or left <= 0:
                 return self._told(command, done)
 
-    def _sources(self, queue: bytes, label: bytes, most: int) -> list[bytes]:
+    def _sources(self, queue: bytes, label: bytes, most: int, sequences: list[int] | None) -> list[bytes]:
         """Return the origin queues of the messages that the next step would send back."""
         found = self._sender.state().queues.get(queue)
-        moved = [] if found is None or found.store.rich is None else found.store.rich.moved(label, most)
+        moved = [] if found is None or found.store.rich is None else found.store.rich.moved(label, most, sequences)
         return sorted({message.traits.origin.queue for message in moved if message.traits.origin is not None})
 
     async def _first(self, command: _Steps, step: int) -> int:
@@ -313,7 +332,7 @@ class QueueOperations:
         queue = command.source if isinstance(command, Bind) else command.queue
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
-        sequences = command.sequences if isinstance(command, Purge) else None
+        sequences = command.sequences if isinstance(command, Purge | Redrive) else None
         return self._sender.send(command, 64 + 2 * NAME_BYTES_MAX + _SEQUENCE_BYTES * len(sequences or ()))
 
     async def _go_on(self, first: asyncio.Future[int | None], command: _Steps, count: int) -> int:

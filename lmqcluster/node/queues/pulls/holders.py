@@ -11,7 +11,7 @@ twice as many runs as those that still hold a lease.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....core import State
@@ -138,6 +138,15 @@ class Holders:
             self._count(run, found)
         is_all = looked_up <= NUMBERS_MAX and self._blind_until_us <= self._state().now_us
         return sorted(found.values(), key=lambda one: -one.leased), is_all
+
+    async def connected(self, turns: FairSlices, client: bytes) -> AsyncIterator[tuple[ConnectionSlot, bytes]]:
+        """Yield each open connection that probably holds messages, with their queue; a pair may come several times.
+
+        Look at the first deliveries of each run only, in slices for this client.
+        """
+        async for run in turns.each(list(self._runs), client):
+            if not run.place.is_released and run.holds(self._leases(run.queue)):
+                yield run.place, run.queue
 
     def _count(self, run: _Run, found: dict[tuple[ConnectionSlot, bytes], Holding]) -> None:
         leases = self._leases(run.queue)

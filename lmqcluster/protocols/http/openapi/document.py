@@ -184,6 +184,10 @@ def _cluster_paths() -> Json:
 def _overview_paths() -> Json:
     history = _flag("history", "Add the sums of the last hour, ten seconds apart.")
     of_queue = query("queue", "Only messages of this queue.", {"type": "string"})
+    all_nodes = "List the clients of all nodes, not only of this one. `offset` and `limit` apply to each node."
+    clients = [query("all_nodes", all_nodes, {"type": "string"}), *PAGE]
+    close = "Close the connections from an address at one node"
+    consumers = "The number of consumers of a queue at each node"
     summary = "Sums over all queues, the members and their figures, as this node knows them"
     hour = "The last hour of one of the busiest queues, in samples"
     stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
@@ -194,15 +198,14 @@ def _overview_paths() -> Json:
             "get": operation("getQueueStats", stats, "QueueStats", not_found=True),
         },
         "/v1/connections": {
-            "get": operation("getConnections", "Connections of clients to this node", "Connections", parameters=PAGE)
+            "get": operation("getConnections", "Connections of clients", "Connections", parameters=clients)
         },
-        "/v1/consumers": {
-            "get": operation("getConsumers", "What pulls wait for at this node", "Consumers", parameters=PAGE)
-        },
-        "/v1/leases": {
-            "get": operation(
-                "getLeases", "Who holds what this node has delivered", "Leases", parameters=[of_queue, *PAGE]
-            )
+        "/v1/connections/close": {"post": operation("closeConnections", close, "Closed", body="CloseConnections")},
+        "/v1/consumers": {"get": operation("getConsumers", "What pulls wait for", "Consumers", parameters=clients)},
+        "/v1/leases": {"get": operation("getLeases", "Who holds messages", "Leases", parameters=[of_queue, *clients])},
+        "/v1/queues/{name}/consumers": {
+            "parameters": [NAME],
+            "get": operation("getQueueConsumers", consumers, "QueueConsumers", not_found=True),
         },
         "/v1/queues/{name}/history": {
             "parameters": [NAME],

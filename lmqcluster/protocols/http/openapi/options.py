@@ -9,7 +9,8 @@ from ....wire.attributes import ATTRIBUTES_MAX, NAME_BYTES_MAX
 from ....wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
 
 __all__ = [
-    "ATTRIBUTES", "ATTRIBUTE_FILTER", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS",
+    "ATTRIBUTES", "ATTRIBUTE_FILTER", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SEQUENCES", "SETTLED_AT_NACK",
+    "TRAITS",
 ]  # fmt: skip
 
 Json = dict[str, Any]
@@ -96,6 +97,12 @@ def _operation(verb: str, members: Json, *required: str) -> Json:
     return _object({"op": {"type": "string", "const": verb}, "queue": _NAME, **members}, "op", "queue", *required)
 
 
+SEQUENCES: Final[Json] = {
+    "type": "array",
+    "maxItems": 100,
+    "items": {"type": "integer", "minimum": 0},
+    "description": "Only the dead letters and expired messages with these sequences; not beside `max`.",
+}
 _ID: Final[Json] = {"type": "string", "minLength": 1, "description": "Id of a delivery."}
 _LEASE: Final[Json] = {"lease": {**_SECONDS, "description": "Seconds; without it the queue's timeout."}}
 _MAX: Final[Json] = {"max": {"type": "integer", "minimum": 1, "description": "Most messages; without it all."}}
@@ -169,6 +176,7 @@ OPTION_SCHEMAS: Final[Json] = {
         {
             "to": {**_NAME, "description": "Where to send them; without it where they came from."},
             "label": {**_TEXT, "description": "Only those with this label."},
+            "sequences": SEQUENCES,
             **_MAX,
         }
     ),

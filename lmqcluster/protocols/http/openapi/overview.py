@@ -38,6 +38,12 @@ def _extended(schema: Json, properties: Json) -> Json:
     return {**schema, "required": list(required), "properties": {**schema["properties"], **properties}}
 
 
+_NODE: Final[Json] = {"type": "string", "description": "Name of the node; only in lists of all nodes."}
+_UNREACHABLE: Final[Json] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "Names of the nodes that did not answer, so that their clients are missing.",
+}
 _SUMS: Final = _object(
     {
         "at_s": {**_NUMBER, "description": "When they were counted, in seconds since the node was started."},
@@ -158,35 +164,51 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
     ),
     "Connection": _object(
         {
+            "node": _NODE,
             "port": {"type": "string", "description": "The name of the port, such as http or msgpack_rpc."},
             "address": {"type": "string"},
             "user": {"type": "string", "description": "The token; empty while none has been shown."},
             "age_s": _NUMBER,
             "held_bytes": _COUNT,
         },
+        optional=("node",),
         additionalProperties=False,
     ),
     "Connections": _object(
         {
             "connections": _list("Connection"),
             "total": _COUNT,
+            "unreachable": _UNREACHABLE,
         },
+        optional=("unreachable",),
         additionalProperties=False,
     ),
+    "CloseConnections": _object(
+        {
+            "node": {"type": "string", "description": "Name or id of the node; missing: the node that answers."},
+            "address": {"type": "string", "description": "Host and port of the client, as in the list of connections."},
+        },
+        optional=("node",),
+        additionalProperties=False,
+    ),
+    "Closed": _object({"closed": {**_COUNT, "description": "Number of closed connections."}}),
     "Consumer": _object(
-        {**dict.fromkeys(("queue", "pattern"), NAME_VALUE), "pulls": _COUNT, "messages": _COUNT},
-        optional=("queue", "pattern"),
+        {"node": _NODE, **dict.fromkeys(("queue", "pattern"), NAME_VALUE), "pulls": _COUNT, "messages": _COUNT},
+        optional=("node", "queue", "pattern"),
         additionalProperties=False,
     ),
     "Consumers": _object(
         {
             "consumers": _list("Consumer"),
             "total": _COUNT,
+            "unreachable": _UNREACHABLE,
         },
+        optional=("unreachable",),
         additionalProperties=False,
     ),
     "LeaseHolder": _object(
         {
+            "node": _NODE,
             "queue": NAME_VALUE,
             "port": {"type": "string"},
             "address": {"type": "string"},
@@ -198,13 +220,26 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
                 "description": "When the first of the leases ends; null if they end with a session.",
             },
         },
+        optional=("node",),
         additionalProperties=False,
     ),
     "Leases": _object(
         {
             "leases": _list("LeaseHolder"),
             "total": _COUNT,
-            "complete": {"type": "boolean", "description": "Whether these are all leases that this node has given."},
+            "complete": {"type": "boolean", "description": "Whether the nodes that answer know all their leases."},
+            "unreachable": _UNREACHABLE,
+        },
+        optional=("unreachable",),
+        additionalProperties=False,
+    ),
+    "NodeConsumers": _object({"node": _NODE, "waiting_pulls": _COUNT, "consumers": _COUNT}),
+    "QueueConsumers": _object(
+        {
+            "consumers": {**_COUNT, "description": "Open connections that wait for its messages or hold some."},
+            "waiting_pulls": _COUNT,
+            "nodes": _list("NodeConsumers"),
+            "unreachable": _UNREACHABLE,
         },
         additionalProperties=False,
     ),

@@ -29,6 +29,7 @@ def _list_parameters() -> list[Json]:
             {"type": "string", "enum": ["asc", "desc"]},
         ),
         query("fields", fields_text, {"type": "string"}),
+        query("consumers", "Add the number of consumers of each queue at all nodes.", {"type": "string"}),
     ]
 
 

@@ -8,7 +8,7 @@ from ....core.queue.counters import COUNTERS
 from ....node.config.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ....wire.properties import ANNOTATIONS_MAX
-from .options import ATTRIBUTES, DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
+from .options import ATTRIBUTES, DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, SEQUENCES, TRAITS
 from .sessions import SESSION_ID, WAIT
 
 __all__ = ["SCHEMAS"]
@@ -289,8 +289,10 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "minimum": 1,
                 "description": "Most messages to remove, those first that would be delivered first; without it all.",
             },
+            "sequences": SEQUENCES,
         },
         "max",
+        "sequences",
     ),
     "Purged": _object({"purged": {**_COUNT, "description": "How many messages were removed."}}),
     "Move": _object(

@@ -46,6 +46,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     f"{_QUEUE}/properties": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
     f"{_QUEUE}/stats": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/history": {"GET": LOOK_AT_QUEUE},
+    f"{_QUEUE}/consumers": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/messages": {"GET": LOOK_AT_QUEUE, "POST": USE},
     f"{_QUEUE}/pull": {"POST": USE},
     f"{_QUEUE}/ack": {"POST": USE},
@@ -92,6 +93,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/tokens/{name}": {"DELETE": MANAGE},
     "/v1/access": {"GET": LOOK},
     "/v1/connections": {"GET": MANAGE},
+    "/v1/connections/close": {"POST": MANAGE},
     "/v1/consumers": {"GET": MANAGE},
     "/v1/leases": {"GET": MANAGE},
     # this node

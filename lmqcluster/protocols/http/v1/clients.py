@@ -1,73 +1,113 @@
-"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: clients connected to this node.
+"""``/v1/connections``, ``/v1/consumers``, ``/v1/leases``: clients of this node or of all nodes.
 
-Consumers are waiting pulls on this node. Leases are of messages delivered by it.
+Consumers are waiting pulls. Leases are of messages that a node delivered. The routes below ``/v1/queues/{name}`` count the
+consumers of one queue at all nodes.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....node.access.consumers import PAGE_MAX, connections, held, waiting
+from ....node.access.client_lists import ClientQuery
+from ....node.access.consumers import PAGE_MAX
+from ....wire.errors import LmqError
+from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
+from ..server.barrier_read import marked, not_found, refresh
 from ..server.replies import problem
+from ..server.requests.target import check_name
 from ..server.routing import Resource
-from .bodies.media import reply_media
-from .bodies.members import page_of
+from .bodies.media import read_value, reply_media
+from .bodies.members import object_of, page_of
 
 if TYPE_CHECKING:
     from ....node.node import Node
     from ..server.replies.reply import Reply
     from ..server.requests.request import Request
-    from ..server.routing import Router
+    from ..server.routing import Handler, Router
 
 __all__ = ["ClientRoutes"]
 
+_NAMES = ("queue", "pattern")
+_TEXT_CHARACTERS_MAX = 255
+
 
 class ClientRoutes:
-    """Routes that show the clients of this node."""
+    """Routes that show clients and close their connections."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def add_to(self, router: Router) -> None:
         """Register the routes."""
-        handlers = {"connections": self.connections, "consumers": self.consumers, "leases": self.leases}
-        for path, handler in handlers.items():
-            router.add(f"/v1/{path}", Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
+        table: dict[str, dict[str, Handler]] = {
+            "/v1/connections": {"GET": self.connections},
+            "/v1/connections/close": {"POST": self.close},
+            "/v1/consumers": {"GET": self.consumers},
+            "/v1/leases": {"GET": self.leases},
+            "/v1/queues/{name}/consumers": {"GET": self.of_queue},
+        }
+        for path, methods in table.items():
+            router.add(path, Resource(methods, problem.on_error, problem.refuse(*methods)))
 
     async def connections(self, request: Request) -> Reply:
         """Return a page of the connections of clients."""
-        offset, limit = page_of(request.parameters(), PAGE_MAX)
-        found, total = connections(
-            self._node.gates.clients, asyncio.get_running_loop().time(), offset=offset, limit=limit
-        )
-        return reply_media(request).reply({"connections": [asdict(row) for row in found], "total": total})
+        return await self._page(request, "connections")
 
     async def consumers(self, request: Request) -> Reply:
         """Return a page of the queues and patterns that pulls wait for."""
-        offset, limit = page_of(request.parameters(), PAGE_MAX)
-        media = reply_media(request)
-        found, total = waiting(self._node.service.pulls, offset=offset, limit=limit)
-        rows = [
-            {
-                "pattern" if row.is_pattern else "queue": media.name(row.name),
-                "pulls": row.pulls,
-                "messages": row.messages,
-            }
-            for row in found
-        ]
-        return media.reply({"consumers": rows, "total": total})
+        return await self._page(request, "consumers")
 
     async def leases(self, request: Request) -> Reply:
         """Return a page of the clients that hold messages under lease."""
+        return await self._page(request, "leases")
+
+    async def _page(self, request: Request, kind: str) -> Reply:
         parameters = request.parameters()
         offset, limit = page_of(parameters, PAGE_MAX)
+        queue = parameters.get(b"queue") if kind == "leases" else None
         media = reply_media(request)
-        pulls = self._node.service.pulls
-        found, is_complete = await pulls.holders.held(
-            self._node.turns, request.client(self._node.access), parameters.get(b"queue")
-        )
-        page = held(found, pulls.clock.now_us(), offset=offset, limit=limit)
-        rows = [{**asdict(row), "queue": media.name(row.queue)} for row in page]
-        return media.reply({"leases": rows, "total": len(found), "complete": is_complete})
+        node, client = self._node, request.client(self._node.access)
+        query = ClientQuery(kind, offset, limit, None if queue is None else check_name(queue))
+        is_all = b"all_nodes" in parameters
+        page = await (node.clients.of_all_nodes if is_all else node.clients.own)(query, client)
+        rows = [{key: media.name(value) if key in _NAMES else value for key, value in row.items()} for row in page.rows]
+        answer: dict[str, Any] = {kind: rows, "total": page.total}
+        if kind == "leases":
+            answer["complete"] = page.complete
+        if is_all:
+            answer["unreachable"] = page.unreachable
+        return media.reply(answer)
+
+    async def close(self, request: Request) -> Reply:
+        """Close the connections from an address at one node."""
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"node", "address"})
+        node, address = body.get("node"), body.get("address")
+        for name, value in (("node", node), ("address", address)):
+            if not (isinstance(value, str) and 0 < len(value) <= _TEXT_CHARACTERS_MAX) and (value, name) != (
+                None,
+                "node",
+            ):
+                reason = (
+                    f"{name} must be a text of 1 to {_TEXT_CHARACTERS_MAX} characters, as in the list of connections"
+                )
+                raise LmqError("bad_request", reason)
+        closed = await self._node.clients.end_connections(node, str(address))
+        return reply_media(request).reply({"closed": closed})
+
+    async def of_queue(self, request: Request, name: bytes) -> Reply:
+        """Return the number of consumers of a queue, by node and in total."""
+        check_name(name)
+        stale = await refresh(self._node.service)
+        if self._node.service.queue(name) is None:
+            raise not_found(name, stale=stale)
+        unreachable = await self._node.clients.counts.look()
+        found = self._node.clients.counts.of(name)
+        answer = {
+            "consumers": sum(one.consumers for one in found),
+            "waiting_pulls": sum(one.waiting_pulls for one in found),
+            "nodes": [
+                {"node": one.node, "waiting_pulls": one.waiting_pulls, "consumers": one.consumers} for one in found
+            ],
+            "unreachable": unreachable,
+        }
+        return marked(reply_media(request).reply(answer), stale=stale)

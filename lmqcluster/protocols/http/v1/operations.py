@@ -13,7 +13,7 @@ from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
 from .bodies.media import content_of, read_value, reply_media
-from .bodies.members import attribute_filter, object_of, text_of, whole_member
+from .bodies.members import attribute_filter, list_of, object_of, text_of, whole_member
 
 if TYPE_CHECKING:
     from ....node.node import Node
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["QueueOperationRoutes"]
 
 _COUNT_MAX = 1 << 53
+SEQUENCES_MAX = 100
+"""Most single messages of one request."""
 
 
 class QueueOperationRoutes:
@@ -55,8 +57,9 @@ class QueueOperationRoutes:
     async def purge(self, request: Request, name: bytes) -> Reply:
         """Remove messages that are not leased, in the order of delivery."""
         check_name(name)
-        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max"})
-        return reply_media(request).reply({"purged": await self._operations.purge(name, _count(body))})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max", "sequences"})
+        purged = await self._operations.purge(name, _count(body), sequences=_sequences(body))
+        return reply_media(request).reply({"purged": purged})
 
     async def move(self, request: Request, name: bytes) -> Reply:
         """Move messages that can be pulled now to the end of another queue."""
@@ -83,11 +86,13 @@ class QueueOperationRoutes:
     async def redrive(self, request: Request, name: bytes) -> Reply:
         """Move messages that the cluster has put here back to their original queues, or to another queue."""
         check_name(name)
-        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max"})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max", "sequences"})
         destination = _other_queue(request, body, "to") if "to" in body else None
         label = text_of(body.get("label"), "label", TEXT_BYTES_MAX) or b""
         who = request.principal
-        sent = await self._operations.redrive(name, destination, label=label, count=_count(body), principal=who)
+        sent = await self._operations.redrive(
+            name, destination, label=label, count=_count(body), principal=who, sequences=_sequences(body)
+        )
         return reply_media(request).reply({"redriven": sent})
 
     async def bind(self, request: Request, name: bytes) -> Reply:
@@ -149,3 +154,13 @@ def _other_queue(request: Request, body: dict[str, Any], member: str) -> bytes:
 
 def _count(body: dict[str, Any]) -> int | None:
     return whole_member(body["max"], "max", 1, _COUNT_MAX) if "max" in body else None
+
+
+def _sequences(body: dict[str, Any]) -> list[int] | None:
+    """Return the sequences that a body names, None if it names none. They replace a maximum."""
+    if "sequences" not in body:
+        return None
+    if "max" in body:
+        raise LmqError("bad_request", "sequences and max exclude each other")
+    given = list_of(body, "sequences", SEQUENCES_MAX)
+    return [whole_member(one, "each of sequences", 0, _COUNT_MAX) for one in given]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ....node.queues.sending.push_items import TEXT_BYTES_MAX
 from ....node.queues.views.listing import SORT_KEYS, STATES, QueueList
@@ -20,10 +21,14 @@ from .bodies.members import attribute_filter, choice, text_of, whole
 from .bodies.rendering import QUEUE_FIELDS, peeked_message, queue_row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....node.node import Node
+    from ....node.queues.views.info import QueueInfo
     from ..server.replies.reply import Reply
     from ..server.requests.request import Request
     from ..server.requests.target import Query
+    from .bodies.media import Media
 
 __all__ = ["QueueViews"]
 
@@ -45,6 +50,7 @@ class QueueViews:
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
+        self._counts = node.clients.counts
         self._access = node.access
 
     async def list_queues(self, request: Request) -> Reply:
@@ -60,9 +66,17 @@ class QueueViews:
         page = await self._service.list_queues(wanted, client)
         following = None if page.following is None else media.name(page.following)
         rest = {"total": page.total, "next": following, "stale": stale}
-        rows = LongList("queues", page.queues, lambda info: queue_row(info, media, fields), rest)
+        row: Callable[[QueueInfo], Any] = partial(queue_row, media=media, fields=fields)
+        if b"consumers" in query:
+            rest["unreachable"] = await self._counts.look()
+            row = partial(self._row_with_consumers, media, fields)
+        rows = LongList("queues", page.queues, row, rest)
         pieces = list_pieces(media, rows, self._service.sender.turns, client)
         return marked(await streamed(media.head, pieces), stale=stale)
+
+    def _row_with_consumers(self, media: Media, fields: tuple[str, ...], info: QueueInfo) -> dict[str, Any]:
+        consumers = sum(one.consumers for one in self._counts.of(info.name))
+        return {**queue_row(info, media, fields), "consumers": consumers}
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """Return one queue: counts, its own and its effective properties."""
