@@ -23,6 +23,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "everything": (
         "--set=tls.enabled=true,tls.secretName=lmq-tls,serviceMonitor.enabled=true,replicaCount=5",
         "--set=prometheusRule.enabled=true,prometheusRule.labels.release=prometheus",
+        "--set=prometheusRule.docsUrl=https://intranet.example.org/lmq",
         "--set=secrets.existingSecret=mine,config.log_level=debug,config.message_bytes_max=1MiB",
         "--set=persistence.storageClassName=fast,priorityClassName=high,podAnnotations.note=yes,podLabels.team=queues",
         '--set-json=networkPolicy.clients=[{"namespaceSelector":{"matchLabels":{"queues":"yes"}}}]',

@@ -52,7 +52,8 @@ RESEND_AFTER_S_MAX = 4.0
 RESEND_BYTES_PER_S = 8 * 1024 * 1024
 """Assumed rate of a slow network. It delays resends of large batches, which would slow the network further."""
 SWEEP_S = 0.25
-
+FAILURES = ("no_leader", "unknown_outcome")
+"""Counted from 0: the first value of a series is no increase for Prometheus."""
 
 SHAREABLE = (Push, Pull, PullInSession, Poll, Ack, Nack, Extend)
 """The commands that several requests may share."""
@@ -159,7 +160,7 @@ class Proposer:
         self.items_total = 0
         self.batches_total = 0
         self.resends_total = 0
-        self.failed_total: Counter[str] = Counter()
+        self.failed_total = Counter(dict.fromkeys(FAILURES, 0))
         self.durations: dict[int, Histogram] = {}
         self.commit_durations = Histogram()
         self.traces: CommandTraces | None = None

@@ -195,7 +195,6 @@ SECTIONS: Final = (
                 "counter",
                 "Accepted operations that failed, by error code; those with unknown_outcome may have been applied.",
                 ("reason",),
-                "after the first failure",
             ),
             Definition(
                 "lmq_raft_commit_duration_seconds",

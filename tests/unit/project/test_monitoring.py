@@ -17,6 +17,7 @@ from tests.promtool import run
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 RULES = FOLDER / "rules" / "lmqcluster.yml"
 RULES_TEST = FOLDER / "rules_test.yml"
+PAGE = FOLDER.parents[1] / "docs" / "alerts.md"
 DASHBOARD = FOLDER / "dashboards" / "lmqcluster.json"
 
 
@@ -55,9 +56,30 @@ def test_every_alert_fires_in_some_test() -> None:
     assert set(alerts) == set(fired)
 
 
+def test_every_alert_has_a_section_on_the_page_of_alerts_and_its_link_leads_there() -> None:
+    rules = RULES.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    alerts = re.findall(r"- alert: (\w+)", rules)
+    sections = re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.MULTILINE)
+    assert [name for name, _text in sections] == alerts
+    for name, text in sections:
+        parts = re.findall(r"^\*\*(\w+)\.?\*\*", text, re.MULTILINE)
+        assert parts == ["Seen", "Meaning", "Action", "Resolved"], name
+        assert "```console" in text, name
+    links = re.findall(r'runbook_url: "([^"]+)/alerts\.html#([\w-]+)"', rules)
+    assert [anchor for _base, anchor in links] == [name.lower() for name in alerts]
+    (base,) = {base for base, _anchor in links}
+    # The site has the page at this place, and the dashboard a link to it.
+    assert "use_directory_urls: false" in (PAGE.parents[1] / ".mkdocs.yml").read_text(encoding="utf-8")
+    (link,) = json.loads(DASHBOARD.read_text(encoding="utf-8"))["links"]
+    assert link["url"] == f"{base}/alerts.html"
+    # The address that operators replace.
+    assert base in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
 def test_rules_use_existing_metrics() -> None:
     # Descriptions name options, and the tests of rules only metrics.
-    expressions = re.sub(r"(summary|description):.*", "", RULES.read_text(encoding="utf-8"))
+    expressions = re.sub(r"(summary|description|runbook_url):.*", "", RULES.read_text(encoding="utf-8"))
     names = metrics_in(expressions)
     assert len(names) > 15
     assert names <= known()
