@@ -26,6 +26,9 @@ class _Field(IntEnum):
     SYNCS_SEEN = 6
     READS_HANG = 7
     READS_HUNG = 8
+    PASSED_NS = 9
+    SHOWS_FREE = 10
+    FREE_BYTES = 11
 
 
 class Control:
@@ -62,10 +65,19 @@ class Control:
         """Set the offset of the wall clock."""
         self._set(_Field.CLOCK_OFFSET_NS, round(offset_s * 1e9))
 
+    def pass_time(self, passed_s: float) -> None:
+        """Make the node's monotonic clock run ahead by `passed_s`, as if that time had passed."""
+        self._set(_Field.PASSED_NS, round(passed_s * 1e9))
+
+    def show_free(self, free_bytes: int | None) -> None:
+        """Make the file system report this much free space, None for the real value; writes still succeed."""
+        self._set(_Field.FREE_BYTES, free_bytes or 0)
+        self._set(_Field.SHOWS_FREE, int(free_bytes is not None))
+
     def mend(self) -> None:
-        """End all faults; reset the wall clock."""
+        """End all faults; reset the wall clock. A monotonic clock never goes back."""
         for field in _Field:
-            if field not in (_Field.SYNCS_SEEN, _Field.READS_HUNG):
+            if field not in (_Field.SYNCS_SEEN, _Field.READS_HUNG, _Field.PASSED_NS):
                 self._set(field, 0)
 
     @property

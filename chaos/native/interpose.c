@@ -1,8 +1,8 @@
 /* Faults between a node and its operating system, loaded into the node with LD_PRELOAD.
  *
  * The node is unchanged. Its calls of the C library pass through this file. A memory page shared with the drill
- * (LMQ_DRILL_CONTROL, see control.py) selects the faults: slow or failing syncs, a full disk, a wall clock that jumps, and
- * syncs without effect. LMQ_DRILL_ROUTES replaces dialled loopback ports, so that each direction between two nodes has its
+ * (LMQ_DRILL_CONTROL, see control.py) selects the faults: slow or failing syncs, a full disk, clocks that jump, and syncs
+ * without effect. LMQ_DRILL_ROUTES replaces dialled loopback ports, so that each direction between two nodes has its
  * own proxy.
  *
  * The file LMQ_DRILL_NAMES replaces the name server. A line is a name, the duration of its look-up in milliseconds, and its
@@ -30,12 +30,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Fields of the shared page, in the order of control.py. */
-enum { SYNC_DELAY_US, SYNC_ERRNO, SPACE_LIMITED, SPACE_LEFT, CLOCK_OFFSET_NS, SYNCS_LIE, SYNCS_SEEN, READS_HANG, READS_HUNG, FIELDS };
+enum { SYNC_DELAY_US, SYNC_ERRNO, SPACE_LIMITED, SPACE_LEFT, CLOCK_OFFSET_NS, SYNCS_LIE, SYNCS_SEEN, READS_HANG, READS_HUNG,
+       PASSED_NS, SHOWS_FREE, FREE_BYTES, FIELDS };
 
 /* Kinds of records in the undo log; power.py reads them. */
 enum { WRITE = 1, CREATE = 2, RENAME = 3, UNLINK = 4, SYNC = 5 };
@@ -68,6 +70,7 @@ static int (*real_open64)(const char *, int, ...);
 static int (*real_ftruncate64)(int, off64_t);
 static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
+static int (*real_statvfs64)(const char *, struct statvfs64 *);
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 static void read_routes(const char *text)
@@ -102,7 +105,7 @@ static void map_control(const char *path)
 __attribute__((constructor)) static void start(void)
 {
     REAL(connect); REAL(write); REAL(pwrite64); REAL(fsync); REAL(fdatasync); REAL(open64); REAL(ftruncate64);
-    REAL(rename); REAL(unlink); REAL(clock_gettime); REAL(getaddrinfo);
+    REAL(rename); REAL(unlink); REAL(clock_gettime); REAL(getaddrinfo); REAL(statvfs64);
     names = getenv("LMQ_DRILL_NAMES");
     read_routes(getenv("LMQ_DRILL_ROUTES"));
     const char *path = getenv("LMQ_DRILL_CONTROL");
@@ -187,8 +190,9 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 {
     if (!real_clock_gettime) REAL(clock_gettime);
     int result = real_clock_gettime(clock, now);
-    int64_t offset = control[CLOCK_OFFSET_NS];
-    if (result == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    int is_wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    int64_t offset = is_wall ? control[CLOCK_OFFSET_NS] : clock == CLOCK_MONOTONIC ? control[PASSED_NS] : 0;
+    if (result == 0 && offset) {
         int64_t all = (int64_t)now->tv_sec * 1000000000 + now->tv_nsec + offset;
         now->tv_sec = all / 1000000000;
         now->tv_nsec = all % 1000000000;
@@ -290,6 +294,22 @@ static int keep(const char *path, char *name, size_t name_size)
 {
     snprintf(name, name_size, "%s/%llx", undo_folder, (unsigned long long)++backups);
     return link(path, name) == 0;
+}
+
+/* --- the file system ---------------------------------------------------------------------------------------------------------- */
+
+int statvfs64(const char *path, struct statvfs64 *about)
+{
+    if (!real_statvfs64) REAL(statvfs64);
+    int result = real_statvfs64(path, about);
+    if (result == 0 && control[SHOWS_FREE]) about->f_bfree = about->f_bavail = (uint64_t)control[FREE_BYTES] / about->f_frsize;
+    return result;
+}
+
+/* Both structures are the same where off_t has 64 bits. */
+int statvfs(const char *path, struct statvfs *about)
+{
+    return statvfs64(path, (struct statvfs64 *)about);
 }
 
 /* --- files ------------------------------------------------------------------------------------------------------------------- */

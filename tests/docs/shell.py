@@ -41,7 +41,7 @@ class Step(NamedTuple):
     shown: tuple[str, ...]
 
 
-def steps(text: str) -> Iterator[Step]:
+def steps(text: str, prompts: tuple[str, ...] = ("$ ",)) -> Iterator[Step]:
     """The commands in blocks of the language console; loops and continued lines are one command each."""
     for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         command: list[str] = []
@@ -51,7 +51,7 @@ def steps(text: str) -> Iterator[Step]:
             if is_open:
                 command.append(line)
                 is_open = line.strip() != "done" if command[0].endswith(" do") else line.endswith("\\")
-            elif line.startswith("$ "):
+            elif line.startswith(prompts):
                 if command:
                     yield Step("\n".join(command), tuple(shown))
                 command, shown = [line[2:]], []
@@ -123,10 +123,18 @@ class Shell:
                 f"$ {command}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
             )
             return
+        self.compare(step, printed)
+        self._replacements.update(ids)
+
+    @staticmethod
+    def compare(step: Step, printed: str) -> None:
+        """Compare what a command printed with what the page shows, if that shows anything."""
+        if not step.shown:
+            return
+        shown = "\n".join(step.shown)
         expected = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line) + r"\n" for line in _comparable(shown))
         actual = "".join(f"{line}\n" for line in _comparable(printed))
-        assert re.fullmatch(expected, actual), f"$ {command}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
-        self._replacements.update(ids)
+        assert re.fullmatch(expected, actual), f"$ {step.command}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
 
     def run(self, command: str) -> tuple[int, str]:
         """Run a command. Returns its exit code and what it printed."""
