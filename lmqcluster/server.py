@@ -130,7 +130,8 @@ async def serve(config: NodeConfig) -> int:
 def _watches(node: Node) -> list[asyncio.Future[None]]:
     """Start the watches over this process; they run until cancelled."""
     watches: list[asyncio.Future[None]] = [
-        asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())
+        asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep()),
+        asyncio.ensure_future(node.credentials.watch()),
     ]
     if node.config.pause_log_milliseconds:
         watches.append(asyncio.ensure_future(PauseWatch(node.config.pause_log_milliseconds / 1000).keep()))
@@ -218,7 +219,7 @@ async def _run_until(stop: asyncio.Event, node: Node) -> int:
 
 def _reload(node: Node, manager: ServiceManager) -> None:
     manager.reloading()
-    node.reload()
+    node.credentials.reload()
     manager.ready()
 
 

@@ -85,6 +85,7 @@ cli.add_section(
         Deferred("log-level", "admin.cluster.log_level", "Show or change the log level of the node."),
         Deferred("snapshot", "admin.cluster.cluster", "Make the node write a snapshot of its state now."),
         Deferred("backup", "admin.cluster.backup", "Write the state of all queues to FILE."),
+        Deferred("verify", "admin.cluster.verify", "Check that backups are complete and undamaged."),
         Deferred("restore", "admin.cluster.backup", "Create a new cluster from a backup."),
         Deferred("recover", "admin.cluster.backup", "Make a surviving node a one-node cluster after a quorum loss."),
     ],

@@ -24,8 +24,9 @@ from ..replication.storage.snapshots.snapshot_store import SnapshotInfo
 from ..wire.address import Address, is_loopback
 from ..wire.errors import LmqError
 from .access import raft_port
-from .access.access import Access, read_admin_token
+from .access.access import Access
 from .access.client_lists import ClientLists
+from .access.credentials import Credentials
 from .access.tls import ServerTls
 from .access.upkeep import AccessUpkeep
 from .commit.proposer import Proposer
@@ -86,6 +87,7 @@ class Node:
         access: authentication and permissions on the client ports.
         gates: the connection limiters of the ports.
         tls: TLS of the client ports; None for plain TCP.
+        credentials: the files of certificates and the administrator's token.
         front_ends: processes that accept the clients; None if the node's process does.
         security: the authentication of peers.
         statsd: the sender of LMQ's metrics to StatsD; None if it is off.
@@ -124,6 +126,8 @@ class Node:
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
+        certificates = (config.tls_cert, config.tls_key, *(config.raft_tls_files() or ()))
+        self.credentials = Credentials(certificates, config.admin_token_file, self.access, self._reload_certificates)
         self.front_ends = front_ends_of(config)
         secret = (config.cluster_secret or "").encode()
         self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
@@ -330,25 +334,13 @@ class Node:
     def _may_listen(self) -> bool:
         return raft_port.may_be_open(self.security, self.access)
 
-    def reload(self) -> None:
-        """Reload certificate, key and ``admin_token_file``. If a file is unusable, log the error and keep the old content."""
-        path = self.config.admin_token_file
-        if self.tls is None and self.security.tls is None and path is None:
-            log.info("nothing to reload", reason="no certificate and no admin_token_file is configured")
-            return
-        try:
-            if self.tls is not None:
-                self.tls.reload()
-                if self.front_ends is not None:
-                    self.front_ends.reload()
-            if self.security.tls is not None:
-                self.security.tls.reload()
-            if path is not None:
-                self.access.set_admin_token(read_admin_token(path))
-        except (OSError, ValueError) as exc:
-            log.error("cannot reload certificate and admin token, keeping the old ones", reason=str(exc))  # noqa: TRY400  no bug of ours
-        else:
-            log.info("certificate and admin token reloaded")
+    def _reload_certificates(self) -> None:
+        if self.tls is not None:
+            self.tls.reload()
+            if self.front_ends is not None:
+                self.front_ends.reload()
+        if self.security.tls is not None:
+            self.security.tls.reload()
 
     def accounted_bytes(self) -> int:
         """Return the approximate memory used by the state and the clients."""

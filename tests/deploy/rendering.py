@@ -21,7 +21,8 @@ KUBERNETES = "1.31.0"
 VARIANTS: dict[str, tuple[str, ...]] = {
     "default": (),
     "everything": (
-        "--set=tls.enabled=true,tls.secretName=lmq-tls,serviceMonitor.enabled=true,replicaCount=5",
+        "--set=tls.enabled=true,tls.secretName=lmq-tls,tls.peers=required,serviceMonitor.enabled=true,replicaCount=5",
+        "--set=backup.enabled=true,backup.keep=7,backup.storageClassName=slow",
         "--set=prometheusRule.enabled=true,prometheusRule.labels.release=prometheus",
         "--set=prometheusRule.docsUrl=https://intranet.example.org/lmq",
         "--set=secrets.existingSecret=mine,config.log_level=debug,config.message_bytes_max=1MiB",

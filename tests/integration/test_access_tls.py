@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import click
 import pytest
@@ -73,11 +73,14 @@ class TlsNode:
             environment["LMQ_TOKEN"] = token
         return run("lmq-admin", *arguments, environment=environment)
 
-    def status_of(self, path: str, token: str | None = None) -> int | None:
+    def get(self, path: str, token: str | None = None) -> Any:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         request = urllib.request.Request(f"https://{self.process.http}{path}", headers=headers)
+        return urllib.request.urlopen(request, context=self.context, timeout=10)
+
+    def status_of(self, path: str, token: str | None = None) -> int | None:
         try:
-            with urllib.request.urlopen(request, context=self.context, timeout=10) as answer:
+            with self.get(path, token) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as exc:
             with exc:
@@ -174,6 +177,24 @@ def test_a_client_that_does_not_trust_the_authority_cannot_connect(tmp_path: Pat
             old.wrap_socket(plain, server_hostname=host),
         ):
             pass
+
+
+def test_changed_files_are_loaded_without_a_signal(tmp_path: Path) -> None:
+    """For clients and for peers; a file that the node cannot use is logged and counted, and changes nothing."""
+    node = TlsNode(tmp_path)
+    node.process.arguments += (f"--raft-tls-ca={node.ca}",)
+    node.context.load_cert_chain(node.certificates / "n1.crt", node.certificates / "n1.key")
+    with node:
+        before = node.serial(node.process.raft)
+        assert before == node.serial(node.process.http)
+        node.renew()
+        wait_for(lambda: before not in (node.serial(node.process.http), node.serial(node.process.raft)), "the renewal")
+        renewed = node.serial(node.process.http)
+        (node.certificates / "n1.key").write_text("no key")
+        wait_for(lambda: "keeping the old ones" in node.process.log(), "the node complains")
+        with node.get("/metrics", SECRET) as answer:
+            assert b"\nlmq_failed_reloads_total 1\n" in answer.read()
+        assert node.serial(node.process.http) == node.serial(node.process.raft) == renewed
 
 
 def test_certificate_and_token_are_reloaded_without_a_restart(tmp_path: Path) -> None:

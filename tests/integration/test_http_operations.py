@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,18 @@ from .test_http_v1 import Api
 
 MiB = 1 << 20
 JSON = {"Content-Type": "application/json"}
+
+
+def test_an_idle_connection_is_kept_for_the_configured_time(tmp_path: Path) -> None:
+    """A load balancer reuses connections that were idle for longer than the default of 5 s."""
+    with NodeProcess(tmp_path, arguments=("--http-idle-seconds-max=7",)) as node:
+        host, port = node.http.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.sendall(b"GET /v1/cluster HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answered_s = time.monotonic()
+            while connection.recv(4096):
+                pass
+        assert time.monotonic() - answered_s >= 6.9
 
 
 # --- health -----------------------------------------------------------------------------------------------------------

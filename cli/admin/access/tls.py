@@ -43,7 +43,7 @@ def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_lo
     n1=10.0.0.1,n1.example.org.
 
     A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get
-    ca.crt. Keep ca.key secret: it can impersonate any node. After a renewal, send SIGHUP to the nodes.
+    ca.crt. Keep ca.key secret: it can impersonate any node. The nodes load renewed files by themselves.
 
     \b
     Example:

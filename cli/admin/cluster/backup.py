@@ -22,6 +22,7 @@ from ...shared.errors import CliError, ExitCode, cannot_write
 from ...shared.output import human_bytes, print_json
 from ...shared.stale import take_stale
 from ...shared.stopped_node import data_dir_option, data_errors, disks_of
+from .backup_folder import new_backup, remove_old
 
 __all__ = ["backup", "recover", "restore"]
 
@@ -29,20 +30,33 @@ SNAPSHOT_TIMEOUT_S: Final = 600.0
 
 
 @click.command(short_help="Write the state of all queues to FILE.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--keep",
+    metavar="N",
+    type=click.IntRange(1),
+    help="FILE is a folder: write a new file into it, then remove all but the newest N backups.",
+)
 @click.option("--stale-ok", is_flag=True, help="Without a quorum, write what the node knew last.")
 @target_options
-def backup(target: Target, file: Path, stale_ok: bool) -> None:
+def backup(target: Target, file: Path, keep: int | None, stale_ok: bool) -> None:
     """Write the state of all queues, as of now, to FILE.
 
     The file appears under its name when it is complete and verified; only its owner can read it. `restore` creates a
     new cluster from it. A node that is cut off from its cluster may not know the latest changes: the command then fails
     with 69 and writes nothing, unless --stale-ok is given.
 
+    If FILE is a folder, the file gets a name with the time in UTC.
+
     \b
     Example:
       lmq-admin backup cluster.backup
+      lmq-admin backup /var/backups/lmq --keep 14
     """
+    if keep is not None and not file.is_dir():
+        raise CliError(f"{file} is no folder; --keep needs one", ExitCode.USAGE)
+    if file.is_dir():
+        file = new_backup(file)
     if file.exists():
         raise CliError(f"{file} already exists; choose a new file", ExitCode.USAGE)
     info = target.api.post("/v1/snapshots", {"stale_ok": stale_ok}, timeout_s=SNAPSHOT_TIMEOUT_S)
@@ -63,12 +77,13 @@ def backup(target: Target, file: Path, stale_ok: bool) -> None:
         with data_errors():
             offline.verify(Folder(draft.parent), draft.name)
         draft.replace(file)
+        removed = [] if keep is None else remove_old(file, keep)
     except OSError as exc:
         raise cannot_write(file, exc) from exc
     finally:
         draft.unlink(missing_ok=True)
     if target.as_json:
-        print_json({**info, "file": str(file)})
+        print_json({**info, "file": str(file), "removed": [str(one) for one in removed]})
     elif sys.stdout.isatty():
         print(f"{file} contains the state up to entry {info['index']:,}, {human_bytes(info['size_bytes'])}.")
 

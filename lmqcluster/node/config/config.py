@@ -34,6 +34,7 @@ _TIMES_AND_COUNTS: Final = (
     "connections_per_client_max",
     "request_seconds_max",
     "idle_seconds_max",
+    "http_idle_seconds_max",
     "event_journal_files_max",
 )
 MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
@@ -208,7 +209,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         metadata=option(
             values.path,
             "File that contains a token with all permissions on this node, which can create the first tokens of "
-            "the cluster; surrounding white space is ignored. Read again on SIGHUP.",
+            "the cluster; surrounding white space is ignored. Read again when it changes.",
             extremes="At least 16 bytes. With it, clients on the node's own machine need a token too.",
             metavar="FILE",
             default="none",
@@ -219,7 +220,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         metadata=option(
             values.path,
             "File with the certificate of the client ports in PEM, followed by its intermediate certificates. "
-            "With it HTTP and MessagePack-RPC accept only TLS 1.2 or newer. Read again on SIGHUP.",
+            "With it HTTP and MessagePack-RPC accept only TLS 1.2 or newer. Read again when it changes.",
             extremes="Needs tls_key. Clients refuse an expired certificate: watch the metric "
             "lmq_tls_certificate_expiry_seconds.",
             metavar="FILE",
@@ -230,7 +231,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         default=None,
         metadata=option(
             values.path,
-            "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
+            "File with the private key of tls_cert in PEM, without a password. Read again when it changes.",
             extremes="A reader of this file can impersonate the node.",
             metavar="FILE",
             default="none",
@@ -253,7 +254,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
             values.path,
             "File with the certificate of the authority of the cluster's nodes. Peers then use TLS 1.3, and both "
             "sides present a certificate of that authority that is marked as a node's (lmq-admin tls init). Read "
-            "again on SIGHUP.",
+            "again when it changes.",
             extremes="Needs raft_tls_cert and raft_tls_key, or tls_cert and tls_key. Nodes without it can no longer be "
             "peers.",
             metavar="FILE",
@@ -264,7 +265,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate that this node presents to its peers, in PEM. Read again on SIGHUP.",
+            "File with the certificate that this node presents to its peers, in PEM. Read again when it changes.",
             extremes="Peers refuse an expired certificate.",
             metavar="FILE",
             default="the value of tls_cert",
@@ -274,7 +275,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         default=None,
         metadata=option(
             values.path,
-            "File with the private key of raft_tls_cert, in PEM and without a password. Read again on SIGHUP.",
+            "File with the private key of raft_tls_cert, in PEM and without a password. Read again when it changes.",
             extremes="A reader of this file can impersonate the node.",
             metavar="FILE",
             default="the value of tls_key",
@@ -365,11 +366,22 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         metadata=option(
             values.count,
             "Seconds without a request after which the node closes a MessagePack-RPC connection, unless a pull "
-            "waits. It closes an idle HTTP connection after 5 s, and any unauthenticated connection after 10 s or"
-            " request_seconds_max, whichever is shorter.",
+            "waits. It closes any unauthenticated connection after 10 s or request_seconds_max, whichever is shorter.",
             extremes="At least 1. The Python clients reconnect when needed.",
             metavar="SECONDS",
             default="3600",
+        ),
+    )
+    http_idle_seconds_max: int = field(
+        default=5,
+        metadata=option(
+            values.count,
+            "Seconds without a request after which the node closes an HTTP connection. Set it a few seconds above the "
+            "time for which a load balancer keeps its connections to the nodes. A connection that was never "
+            "authenticated, or any on a crowded port, is closed after 5 s at the latest.",
+            extremes="At least 1. Idle connections count towards connections_per_client_max.",
+            metavar="SECONDS",
+            default="5",
         ),
     )
     memory_bytes_max: int = field(

@@ -309,6 +309,12 @@ SECTIONS: Final = (
                 when="with TLS",
             ),
             Definition(
+                "lmq_failed_reloads_total",
+                "counter",
+                "Changes of certificates or of the administrator's token that the node could not load; it keeps the old "
+                "ones, and its log has the reason.",
+            ),
+            Definition(
                 "lmq_event_loop_lag_seconds",
                 "histogram",
                 "Delay of a timer that fires four times a second.",

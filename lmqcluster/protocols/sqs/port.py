@@ -53,11 +53,10 @@ _CLAIM: Final = web.RequestKey("sqs_claim", Claim)
 class SqsPort(HttpPort):
     """Port that serves clients of SQS for one node."""
 
-    idle_s = IDLE_S
-
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
         super().__init__(node, host, port, node.gates.sqs, "sqs", _OneRoute(self))
+        self.idle_s = max(IDLE_S, self.idle_s)
         self._signatures = Signatures(node.access, is_encrypted=node.tls is not None)
         self._tools = Tools(node, self._waits)
         self._actions = actions_of(self._tools)

@@ -19,6 +19,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* Labels of the pods that write backups. They are not those of the nodes, to which the services lead. */}}
+{{- define "lmqcluster.backup" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-backup
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "lmqcluster.headless" -}}
 {{ include "lmqcluster.name" . }}-nodes
 {{- end -}}

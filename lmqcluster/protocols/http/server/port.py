@@ -16,7 +16,7 @@ from ....node.access.tls import handshake
 from ....ports import Listener
 from ....wire.errors import LmqError, forget_frames
 from .anonymous import AnonymousRequests
-from .connection import HEADER_VALUE_BYTES_MAX, IDLE_S, Connection
+from .connection import HEADER_VALUE_BYTES_MAX, Connection
 from .error_reply import REQUEST_LINE_BYTES_MAX
 from .http_server import HttpServer
 from .repeated_requests import NO_ANSWER, RepeatedRequests
@@ -49,8 +49,6 @@ class HttpPort(ABC):
         gate: the limits on the port's connections.
     """
 
-    idle_s: float = IDLE_S
-
     def __init__(
         self, node: Node, host: str, port: int, gate: ConnectionLimiter, protocol: str, router: Router
     ) -> None:
@@ -66,6 +64,7 @@ class HttpPort(ABC):
         self.gate = gate
         self._traces = node.traces
         self._request_s = node.config.request_seconds_max
+        self.idle_s: float = node.config.http_idle_seconds_max
         self.router = router
         self._server: HttpServer | None = None
         self._listener: Listener | None = None
