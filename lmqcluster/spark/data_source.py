@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from pyspark import __version__ as spark_version
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from .base.errors import OptionError
 from .base.options import BatchRead, StreamRead, Write, check_common
+from .base.python_program import check_python
 from .base.schema import check_read_schema, check_write_schema, read_schema
 from .reading.batch_reader import PeekReader
 from .writing.writer import BatchWriter
@@ -119,7 +121,14 @@ def register(spark: SparkSession) -> None:
     """Register ``format("lmq")`` in a session, and enable filter pushdown. The executors need lmqcluster installed too.
 
     Filters are pushed down unless the session has set ``spark.sql.python.filterPushdown.enabled`` to false.
+
+    Raises:
+        ImportError: the Python that Spark starts lacks lmqcluster, and ``PYSPARK_PYTHON`` does not choose another one.
     """
+    # Over Spark Connect, the server starts the processes.
+    context = getattr(spark, "sparkContext", None)
+    if context is not None and "PYSPARK_PYTHON" not in os.environ:
+        check_python(context.pythonExec)
     spark.dataSource.register(LmqDataSource)
     if spark.conf.get(_PUSHDOWN, None) is None:
         spark.conf.set(_PUSHDOWN, "true")

@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lmqcluster import LmqError
+from lmqcluster.spark.base import connecting
 from lmqcluster.spark.base.connecting import Cluster
 from lmqcluster.spark.base.errors import TakenOverError
 from lmqcluster.spark.base.options import Connection
@@ -55,3 +56,11 @@ def test_an_error_has_its_code_and_the_option_for_the_servers() -> None:
     address = f"127.0.0.1:{ports.take()}"
     with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{address}' answered .* \[unreachable\]$"):
         Cluster(Connection(address, timeout_s=0.5, connect_timeout_s=0.5))
+
+
+def test_wrong_servers_are_reported_long_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"127.0.0.1:{ports.take()}"
+    assert connecting._FIRST_S_MAX <= 15
+    monkeypatch.setattr(connecting, "_FIRST_S_MAX", 0.5)
+    with pytest.raises(LmqError, match=r"answered within 0\.5 s"):
+        Cluster(Connection(address, timeout_s=600, connect_timeout_s=0.5))

@@ -27,6 +27,8 @@ T = TypeVar("T")
 logger = logging.getLogger("lmqcluster.spark")
 
 _ATTEMPT_S_MAX: Final = 60.0
+_FIRST_S_MAX: Final = 15.0
+"""For the first contact: the addresses may be wrong."""
 _PROBE_S: Final = 5.0
 _PAUSE_S: Final = 1.0
 _PASSING: Final = frozenset({"no_leader", "unreachable", "unknown_outcome", "overloaded", "shutting_down", "throttled"})
@@ -67,15 +69,19 @@ class Cluster:
                 self._nodes.take(contact.nodes)
         self._connection = connection
         attempt_s = min(connection.timeout_s, _ATTEMPT_S_MAX)
-        self.client = self._client(attempt_s)
+        first_s = attempt_s if contact is not None else min(attempt_s, _FIRST_S_MAX)
+        self.client = self._client(first_s)
         try:
             self.client.ping()
         except LmqError as exc:
             self.client.close(0)
             if exc.code == "unauthorized":
                 raise self._unauthorized(exc) from exc
-            text = f"no node of option 'lmq.servers' = {connection.servers!r} answered within {attempt_s:g} s"
+            text = f"no node of option 'lmq.servers' = {connection.servers!r} answered within {first_s:g} s"
             raise _with_text(exc, f"lmq: {text}: {exc.message}") from exc
+        if first_s < attempt_s:
+            self.client.close(0)
+            self.client = self._client(attempt_s)
 
     def __enter__(self) -> Self:
         return self

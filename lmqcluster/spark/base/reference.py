@@ -56,7 +56,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "600",
         _ALL,
         "Maximum seconds of a call over all attempts and nodes, for example while the cluster has no "
-        "majority, before the task or query fails; at most 86400. The first contact fails after at most 60 "
+        "majority, before the task or query fails; at most 86400. The first contact fails after at most 15 "
         "seconds.",
     ),
     Option(
