@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from lmqcluster.wire.attributes import Value, unpack_attributes
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE
+from lmqcluster.wire.reasons import reason_of
 
 from .options import Place
 from .transport.replies import decode_strings, name_text
@@ -26,7 +27,13 @@ class Settler(Protocol):
         """Ack a message."""
 
     def release(
-        self, queue: str | bytes, message_id: str | bytes, *, delay: float | None = None, place: Place = "tail"
+        self,
+        queue: str | bytes,
+        message_id: str | bytes,
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
     ) -> Awaitable[bool]:
         """Nack a message."""
 
@@ -182,8 +189,10 @@ class Delivery:
 class Message(Delivery):
     """A message pulled by an `AsyncClient`.
 
-    ``async with message:`` acks the message at the end of the block and nacks it if the block raises. If the task is
-    cancelled, the message returns to its queue without charging a retry. A message that the block settled stays settled.
+    ``async with message:`` acks the message at the end of the block and nacks it if the block raises; the reason of the
+    nack is the type and the text of the exception. If the task is
+    cancelled, the message returns to its queue without charging a retry. A message that the
+    block settled stays settled.
     """
 
     __slots__ = ("_client", "_settled")
@@ -202,13 +211,13 @@ class Message(Delivery):
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> Awaitable[bool]:
+    def nack(self, *, delay: float | None = None, place: Place = "tail", reason: str | None = None) -> Awaitable[bool]:
         """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
 
         Awaited, return whether the lease was still valid.
         """
         self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place, reason=reason)
 
     def extend(self, *, lease: float | None = None) -> Awaitable[bool]:
         """Restart the lease, for `lease` seconds or the queue's ``timeout``.
@@ -233,7 +242,7 @@ class Message(Delivery):
         if kind is None:
             if not await self.ack():
                 logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
-        elif issubclass(kind, Exception):
-            await self.nack()
+        elif isinstance(value, Exception):
+            await self.nack(reason=reason_of(value))
         else:
             await self.put_back()

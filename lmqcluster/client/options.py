@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
 from lmqcluster.wire.attributes import Attributes, pack_attributes
+from lmqcluster.wire.reasons import cut_reason
 
 from .transport.requests import Name, name_bytes
 
@@ -81,7 +82,7 @@ def packed_push_options(options: PushOptions) -> dict[str, Any]:
     return packed
 
 
-def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
+def give_back_options(delay: float | None, place: Place, reason: str | None) -> dict[str, Any]:
     """Return the options of a returned message as a request has them.
 
     Raises:
@@ -92,6 +93,8 @@ def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
     options: dict[str, Any] = {} if place == "tail" else {"place": place}
     if delay is not None:
         options["delay"] = delay
+    if reason:
+        options["reason"] = cut_reason(reason)
     return options
 
 

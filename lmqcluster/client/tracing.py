@@ -291,10 +291,10 @@ class TracedMessage(Message):
         with self._tracer.continued(self._reply):
             return super().ack()
 
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> Awaitable[bool]:
+    def nack(self, *, delay: float | None = None, place: Place = "tail", reason: str | None = None) -> Awaitable[bool]:
         """See `Message.nack`."""
         with self._tracer.continued(self._reply):
-            return super().nack(delay=delay, place=place)
+            return super().nack(delay=delay, place=place, reason=reason)
 
     async def __aenter__(self) -> Self:
         client: Any = self._client

@@ -21,6 +21,7 @@ from lmqcluster.client import Client, ClientOptions, PushOptions
 from lmqcluster.client import Message as Delivered
 from lmqcluster.wire.attributes import Attributes, Value
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.reasons import REASON_ATTRIBUTE, cut_reason, reason_of
 
 from .header_attributes import as_attributes, push_with_attributes
 from .settlements import Settlements
@@ -38,7 +39,7 @@ _PULL_S = 1.0
 _LABEL = "dramatiq"
 """Label of all messages. Messages that are not due are counted by it."""
 _PRIORITY_MAX = 2**31 - 1
-_OWN_ATTRIBUTES = ("actor_name", "message_id")
+_OWN_ATTRIBUTES = ("actor_name", "message_id", REASON_ATTRIBUTE)
 """Attributes that are not options."""
 
 
@@ -248,9 +249,11 @@ class LmqBroker(Broker):
         self.settlements.move(stored, receipt, dead_letters, body, attributes, self._dead_message_ttl)
 
 
-def _attributes(message: Message[Any]) -> dict[str, Value]:
-    """Return the attributes of a message: its actor, its id, and its options."""
+def _attributes(message: Message[Any], error: BaseException | None = None) -> dict[str, Value]:
+    """Return the attributes of a message: its actor, its id, its options, and the error that makes it a dead letter."""
     own = {"actor_name": message.actor_name, "message_id": message.message_id}
+    if error is not None:
+        own[REASON_ATTRIBUTE] = cut_reason(reason_of(error)).decode()
     return as_attributes({**message.options, **own}, _OWN_ATTRIBUTES)
 
 
@@ -315,7 +318,7 @@ class _LmqConsumer(Consumer):
     def nack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
         buried = message._message
-        self._broker.bury(self._queue_name, receipt, buried.encode(), _attributes(buried))
+        self._broker.bury(self._queue_name, receipt, buried.encode(), _attributes(buried, message._exception))
         self._forget([receipt])
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:

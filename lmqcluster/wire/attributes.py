@@ -1,7 +1,7 @@
 """Attributes of messages: names with strings, numbers or binary values, as a packed MessagePack map.
 
 A message without attributes has empty bytes instead of an empty map. The names are in alphabetical order, so that equal
-attributes have equal bytes.
+attributes have equal bytes; only the reason of a nack comes first, where the state machine replaces it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgpack
 
 from .errors import LmqError
+from .reasons import REASON_ATTRIBUTE
 
 __all__ = [
     "ATTRIBUTES_MAX", "ATTRIBUTE_BYTES_MAX", "NAME_BYTES_MAX", "TRACE_ATTRIBUTES", "Attributes", "Value",
@@ -50,12 +51,16 @@ def pack_attributes(attributes: Attributes | None, bytes_max: int | None = None)
     for name, value in attributes.items():
         _check(name, value)
     try:
-        packed: bytes = msgpack.packb(dict(sorted(attributes.items())), use_bin_type=True)
+        packed: bytes = msgpack.packb(dict(sorted(attributes.items(), key=_place)), use_bin_type=True)
     except UnicodeEncodeError as exc:
         raise LmqError("bad_request", "the attributes hold half of a surrogate pair, which has no UTF-8 form") from exc
     if bytes_max is not None and len(packed) > bytes_max:
         raise LmqError("too_large", f"the attributes of a message have at most {bytes_max} bytes, not {len(packed)}")
     return packed
+
+
+def _place(attribute: tuple[str, Value]) -> tuple[bool, str]:
+    return attribute[0] != REASON_ATTRIBUTE, attribute[0]
 
 
 def _check(name: Any, value: Any) -> None:

@@ -111,6 +111,8 @@ def _value(rng: random.Random, depth: int = 0) -> Any:
         "retry",
         "hooks",
         "delay",
+        "place",
+        "reason",
         "x",
     )
     return {rng.choice(names): _value(rng, depth + 1) for _ in range(rng.randrange(5))}
@@ -129,6 +131,8 @@ def _body(rng: random.Random) -> bytes:
     value: Any = _value(rng)
     if kind == 4:
         value = {"messages": [{"content": "x"}] * rng.choice((1, 100, 20_000))}
+    elif kind == 5:
+        value = {"ids": [rng.choice(_IDS)], "reason": rng.choice((_value(rng), "\n" * rng.choice((1, 1025, 70_000))))}
     if rng.random() < 0.5:
         return json.dumps(value).encode()
     try:

@@ -133,7 +133,13 @@ def _queue(rng: random.Random) -> Any:
 
 def _operation(rng: random.Random) -> Any:
     verb = rng.choice(("push", "done", "release", "retain"))
+    if verb == "release" and rng.random() < 0.5:
+        return [verb, _queue(rng), _ID, _nack_options(rng)]
     return [verb, _queue(rng), *(_value(rng) for _ in range(rng.randrange(3)))]
+
+
+def _nack_options(rng: random.Random) -> Any:
+    return {name: _scalar(rng) for name in rng.sample(("delay", "place", "reason", "again"), rng.randrange(1, 4))}
 
 
 def _message(rng: random.Random) -> Any:
@@ -145,6 +151,8 @@ def _message(rng: random.Random) -> Any:
         arguments[0] = "^fuzz" if method != "set_default_props" else [["^fuzz", {"retry": _scalar(rng)}]]
     if method == "move":
         arguments[1:] = ["fuzz2"]
+    if method in ("release", "release_many") and rng.random() < 0.5:
+        arguments = [_queue(rng), _ID if method == "release" else [_ID], _nack_options(rng)]
     if method == "transaction" and rng.random() < 0.8:
         arguments[0] = [_operation(rng) for _ in range(rng.choice((0, 1, 3, 2000)))]
     if rng.random() < 0.05:

@@ -98,6 +98,7 @@ def test_an_actor_that_fails_is_retried_and_then_a_dead_letter(broker: LmqBroker
     letter = broker.client.pull(broker.stored_name("default.XQ"), 60)
     assert letter is not None
     assert Message.decode(letter.content).args == ("always",)
+    assert letter.attributes["lmq.reason"] == "RuntimeError: always"
     letter.put_back()
     broker.flush_all()
     assert broker.client.pull(broker.stored_name("default.XQ"), 0) is None

@@ -42,8 +42,8 @@ class BatchModel(RichModel):
         self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
         return results
 
-    def nack(self, name: bytes, numbers: list[int], place: int = 0, delay_us: int = -1, undoes: bool = False) -> Any:
-        results = super().nack(name, numbers, place, delay_us, undoes)
+    def nack(self, name: bytes, numbers: list[int], *how: Any) -> Any:
+        results = super().nack(name, numbers, *how)
         self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
         return results
 

@@ -175,6 +175,7 @@ class History:
             [Op.NACK, queue, numbers],
             [Op.NACK, queue, numbers, *UNDO],
             [Op.NACK, queue, numbers, pick((0, 1, 2)), pick((-1, *_TIMES_US))],
+            [Op.NACK, queue, numbers, pick((0, 1, 2)), -1, False, pick((b"no", b"e" * 40)), pick((20, 1_000))],
             [Op.EXTEND, queue, numbers],
             [Op.EXTEND, queue, numbers, pick((1, SECOND, 60 * SECOND))],
         ]

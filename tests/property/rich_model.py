@@ -450,7 +450,16 @@ class RichModel(QueueRules):
             results.append(entry is not None)
         return results
 
-    def nack(self, name: bytes, numbers: list[int], place: int = TAIL, delay_us: int = -1, undoes: bool = False) -> Any:
+    def nack(
+        self,
+        name: bytes,
+        numbers: list[int],
+        place: int = TAIL,
+        delay_us: int = -1,
+        undoes: bool = False,
+        reason: bytes = b"",
+        attribute_bytes_max: int = 0,
+    ) -> Any:
         if undoes:
             return self.put_back(name, numbers)
         if name not in self.queues:
@@ -467,6 +476,8 @@ class RichModel(QueueRules):
                 returned.append(entry)
                 queue.add("nacked")
         for entry in reversed(returned) if place == HEAD else returned:
+            if reason:
+                entry.explain(reason, attribute_bytes_max)
             if entry.remaining <= 0:
                 self.exhaust(name, entry)
                 continue

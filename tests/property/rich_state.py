@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack
+
 
 @dataclass(eq=False)
 class Entry:
@@ -41,6 +43,15 @@ class Entry:
             return self.arrival, self.pushed_us, self.delivered, self.first_us
         arrival, pushed_us, delivered, first_us = origin[6]
         return arrival, pushed_us, delivered + self.delivered, first_us or self.first_us
+
+    def explain(self, reason: bytes, bytes_max: int) -> None:
+        """Keep a reason among the attributes, or the part of it for which there is room."""
+        named = msgpack.unpackb(self.attributes) if self.attributes else {}
+        named.pop("lmq.reason", None)
+        room = bytes_max - sum(len(msgpack.packb(one)) for pair in named.items() for one in pair) - 17
+        text = reason[: max(0, room)].decode(errors="ignore")
+        named = {**({"lmq.reason": text} if text else {}), **named}
+        self.attributes = msgpack.packb(named) if named else b""
 
     @property
     def group(self) -> bytes:

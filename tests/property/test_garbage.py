@@ -46,6 +46,7 @@ SOUND: list[list[Any]] = [
     [Op.NACK, b"q", [1, 3]],
     [Op.EXTEND, b"q", [2, 3]],
     [Op.NACK, b"q", [1, 4], 1, 0, True],
+    [Op.NACK, b"q", [1, 4], 1, 0, False, b"why", 1_000],
     [Op.PUSH_EACH, [b"q"], [b"six", None, b"", None]],
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.SET_PROPERTIES, b"q", [], False, True],

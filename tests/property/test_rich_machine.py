@@ -66,7 +66,8 @@ def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[l
     return st.tuples(st.just(op), *arguments).map(list)
 
 
-ATTRIBUTES = st.sampled_from([b"", b"", b"\x81\xa1a\x01"])
+ATTRIBUTES = st.sampled_from([b"", b"", b"\x81\xa1a\x01", b"\x82\xa1a\xa1b\xa1z\xc4\x01\xff"])
+REASON = (st.just(False), st.sampled_from([b"no", "späť".encode(), b"e" * 40]), st.sampled_from([20, 25, 1_000]))
 ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, KEYS, TRAITS).map(list)
 KEYED_ROWS = st.tuples(BODIES, st.none(), st.just(b""), st.sampled_from([b"k1", b"k2"]), TRAITS).map(list)
 UNKEYED_ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, st.none(), TRAITS).map(list)
@@ -89,6 +90,7 @@ SETTLE = st.one_of(
     _command(Op.EXTEND, QUEUES, AGES, st.sampled_from([1, SECOND, 60 * SECOND])),
     _command(Op.NACK, QUEUES, AGES, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
     _command(Op.NACK, QUEUES, AGES, st.sampled_from([m.KEEP, m.HEAD]), st.just(-1)),
+    _command(Op.NACK, QUEUES, AGES, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US, *REASON),
 )
 OPERATE = st.one_of(
     _command(Op.SET_PROPERTIES, QUEUES, PROPERTIES),
@@ -111,6 +113,7 @@ TRANSACTION = _command(
             _command(Op.PUSH_ROWS, QUEUES, st.tuples(ROWS).map(list)),
             _command(Op.ACK, QUEUES, ONE_AGE),
             _command(Op.NACK, QUEUES, ONE_AGE, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
+            _command(Op.NACK, QUEUES, ONE_AGE, st.just(m.TAIL), st.just(-1), *REASON),
             _command(Op.EXTEND, QUEUES, ONE_AGE, TIMES_US),
         ),
         max_size=4,

@@ -16,6 +16,7 @@ from lmqcluster.core.dedup.refused_ranges import RefusedRanges
 from lmqcluster.core.handlers import push_plan
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import PushFlag
+from lmqcluster.core.messages.attributes import reasoned
 from lmqcluster.core.messages.message import RichMessage
 from lmqcluster.core.queue import queue
 from lmqcluster.core.queue.expiry import NEVER
@@ -131,6 +132,26 @@ def targets_made_for_used_up_messages(patch: pytest.MonkeyPatch) -> None:
 
 def lost_when_sent_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeadLetterRouter, "send", lambda *_args: None)
+
+
+def reasons_that_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue, "reasoned", lambda message, reason: message.meta[1] or reasoned(message, reason))
+
+
+def reasons_without_bytes(patch: pytest.MonkeyPatch) -> None:
+    def explain(_queue: Queue, message: Any, reason: Any) -> None:
+        message.meta = (message.meta[0], reasoned(message, reason))
+
+    patch.setattr(Queue, "_explain", explain)
+
+
+def a_group_that_moves_on_too_early(patch: pytest.MonkeyPatch) -> None:
+    def end_flight(original: Callable[..., bool], lines: RichLines, message: Any) -> bool:
+        if isinstance(message, RichMessage):
+            lines.stop_holding(message)
+        return original(lines, message)
+
+    _wrapped(patch, RichLines, "end_flight", end_flight)
 
 
 def no_retry_delay(patch: pytest.MonkeyPatch) -> None:
@@ -321,6 +342,9 @@ PLANTS: list[Plant] = [
     deliveries_without_limit,
     targets_made_for_used_up_messages,
     lost_when_sent_back,
+    reasons_that_stay,
+    reasons_without_bytes,
+    a_group_that_moves_on_too_early,
     no_retry_delay,
     the_head_is_the_tail,
     no_copies,

@@ -130,6 +130,7 @@ _NUMBERS = [0, 1, 2, 3]
         [m.NACK, b"a", _NUMBERS, Place.KEEP],
         [m.NACK, b"a", _NUMBERS, Place.HEAD],
         [m.NACK, b"a", _NUMBERS, Place.TAIL, -1, True],
+        [m.NACK, b"a", _NUMBERS, Place.TAIL, -1, False, b"why", 1_000],
     ],
 )
 def test_a_view_does_not_see_settlements_at_any_point_of_its_reading(change: list[Any]) -> None:

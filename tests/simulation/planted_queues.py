@@ -8,7 +8,9 @@ from lmqcluster.core.dedup.exact_keys import ExactKeys
 from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import Delivered, PushFlag, TagState
+from lmqcluster.core.messages.attributes import Reason, reasoned
 from lmqcluster.core.messages.message import Message, RichMessage
+from lmqcluster.core.queue import queue
 from lmqcluster.core.queue.delivery_limits import DeliveryLimits
 from lmqcluster.core.queue.fair_groups import FairGroups, Group
 from lmqcluster.core.queue.options import QueueOptions
@@ -71,6 +73,11 @@ def _whatever_is_behind(self: RichLines, message: RichMessage) -> RichMessage | 
         return None
     self.take(following)
     return following
+
+
+def _first_reason(message: Message, reason: Reason | None) -> bytes:
+    """Keep the first reason of a message."""
+    return message.meta[1] or reasoned(message, reason)
 
 
 def _never_late(self: Queue, _now_us: int, sequence: int, tag: int) -> Any:
@@ -148,6 +155,7 @@ PLANTED_QUEUES = {
     "redriven messages lost": switch([(DeadLetterRouter, "send", lambda *_: None)]),
     "redriven messages doubled": switch([(DeadLetterRouter, "send", _twice)]),
     "head taken for the tail": switch([(Queue, "_place", _not_to_the_head)]),
+    "first reason kept": switch([(queue, "reasoned", _first_reason)]),
     "retry delays ignored": switch([(Queue, "_place", _not_later)]),
     "no copies for bound queues": switch([(Admission, "targets", _without_copies)]),
     "settled pulls only leased": switch([(Queue, "pull_settled", _only_leased)]),

@@ -31,6 +31,7 @@ ALL = 1_000
 LABELS = (b"", b"", b"red", b"blue")
 GROUPS = (b"one", b"two", b"three")
 KEY_WINDOW_S, PUSHES_OF_KEY = 3, 6
+REASON_ROOM = 1_000
 RUN_MAX = 3
 """Messages of a group of the queue `FIFO` that may be in flight together."""
 
@@ -259,7 +260,8 @@ class QueueClient:
         if op == Op.ACK:
             self._send([Op.ACK, queue, [number]])
         elif op == Op.NACK:
-            self._send([Op.NACK, queue, [number], rng.choice([0, 1, 2]), rng.choice([-1, -1, SECOND_US])])
+            nack = [Op.NACK, queue, [number], rng.choice([0, 1, 2]), rng.choice([-1, -1, SECOND_US])]
+            self._send([*nack, False, b"reason %d" % number, REASON_ROOM] if number % 2 else nack)
         elif op == Op.EXTEND:
             self._send([Op.EXTEND, queue, [number], 4 * SECOND_US])
 

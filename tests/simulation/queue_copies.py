@@ -26,6 +26,7 @@ class Copy:
         until_us: the deadline of the lease.
         deliveries: how often it was delivered in this queue.
         sequence, tag: its id in a queue whose messages are polled, once it was delivered.
+        reason: of the last nack that had one.
     """
 
     number: bytes
@@ -44,6 +45,7 @@ class Copy:
     deliveries: int = 0
     sequence: int = 0
     tag: int = 0
+    reason: bytes = b""
 
 
 class Copies:
@@ -131,7 +133,7 @@ class Copies:
 
     def _take_over(self, copy: Copy, queue: bytes) -> Copy:
         new = self._new(copy.number, queue, self.now_us)
-        new.priority, new.label, new.group = copy.priority, copy.label, copy.group
+        new.priority, new.label, new.group, new.reason = copy.priority, copy.label, copy.group, copy.reason
         return new
 
     # --- return -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.handlers.transactions import Conflict
 from lmqcluster.core.log.results import TagState
 from lmqcluster.core.queue.message_index import tag_of
+from lmqcluster.wire.attributes import unpack_attributes
+from lmqcluster.wire.reasons import REASON_ATTRIBUTE
 from tests.simulation.limit_judge import LimitJudge
 from tests.simulation.node_clients import body_of, look_at_bodies
 from tests.simulation.queue_copies import Copies
@@ -251,6 +253,7 @@ class QueueJudge:
             ("delivered too late", self._copies.is_over(copy)),
             ("deliveries miscounted", remaining != copy.remaining - 1),
             ("traits changed", shown != (copy.priority, copy.label, copy.group)),
+            ("wrong reason", unpack_attributes(message.meta[1]).get(REASON_ATTRIBUTE, "") != copy.reason.decode()),
         ):
             if is_wrong:
                 self._report(kind, copy)
@@ -293,6 +296,7 @@ class QueueJudge:
         elif True in arguments[2:]:
             self._copies.put_back(copy)
         else:
+            copy.reason = arguments[3] if arguments[3:] else copy.reason
             self._copies.give_back(copy, *arguments[:2])
 
     # --- transactions ---------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ KINDS = {
     "redriven messages lost": {"message lost", "out of order", "wrong result: redriven"},
     "redriven messages doubled": {"delivered while held", "message too many"},
     "head taken for the tail": {"out of order"},
+    "first reason kept": {"wrong reason"},
     "retry delays ignored": {"delivered too early"},
     "no copies for bound queues": {"message lost"},
     "settled pulls only leased": {"delivered though gone"},

@@ -191,15 +191,18 @@ def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @_IDS_ARGUMENT
 @click.option("--place", type=click.Choice(["tail", "keep", "head"]), help="Position in the queue. [default: tail]")
 @click.option("--delay", type=duration, metavar="TIME", help="Delay until they become ready.")
+@click.option("--reason", metavar="TEXT", help="Becomes their attribute lmq.reason, cut to 1 KiB.")
 @target_options
-def message_nack(target: Target, name: str, ids: tuple[str, ...], place: str | None, delay: float | None) -> None:
+def message_nack(
+    target: Target, name: str, ids: tuple[str, ...], place: str | None, delay: float | None, reason: str | None
+) -> None:
     """Return leased messages to the queue; this counts as a delivery. Exits with 66 if a lease had expired.
 
     \b
     Example:
-      lmq-admin message nack orders 1dc8c7e6-ac08-4471-8c20-000000000001 --delay 5m
+      lmq-admin message nack orders 1dc8c7e6-ac08-4471-8c20-000000000001 --delay 5m --reason 'no such customer'
     """
-    _settle(target, name, "nack", ids, place=place, delay=delay)
+    _settle(target, name, "nack", ids, place=place, delay=delay, reason=reason)
 
 
 @message.command("extend", short_help="Restart leases.")

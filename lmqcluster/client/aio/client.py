@@ -433,7 +433,13 @@ class AsyncClient:
         return self._calls.settle(b"done", queue, message_id, ends=True)
 
     def release(
-        self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail"
+        self,
+        queue: Name,
+        message_id: Name,
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
     ) -> Future[bool]:
         """Nack: return a message for redelivery, which costs a retry. Result as `done`.
 
@@ -441,10 +447,12 @@ class AsyncClient:
             queue, message_id: the message.
             delay: seconds after which it is due again; None = the delay of the queue, which is 0 by default.
             place: ``"tail"``, behind the waiting messages; ``"keep"``, its old place; ``"head"``, before all others.
+            reason: why it comes back, which becomes its attribute ``lmq.reason``; cut to 1 KiB of UTF-8.
         """
-        if delay is None and place == "tail":
+        options = give_back_options(delay, place, reason)
+        if not options:
             return self._calls.settle(b"release", queue, message_id, ends=True)
-        return self._calls.settle_with(b"release", queue, message_id, give_back_options(delay, place), ends=True)
+        return self._calls.settle_with(b"release", queue, message_id, options, ends=True)
 
     def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> Future[bool]:
         """Extend: restart a message's lease.
@@ -469,10 +477,17 @@ class AsyncClient:
         return self._calls.settle_many(b"done_many", queue, message_ids, ends=True)
 
     def release_many(
-        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+        self,
+        queue: Name,
+        message_ids: Sequence[Name],
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
     ) -> Future[list[bool]]:
         """Nack several messages of one queue, see `done_many` and `release`."""
-        return self._calls.settle_many(b"release_many", queue, message_ids, give_back_options(delay, place), ends=True)
+        options = give_back_options(delay, place, reason)
+        return self._calls.settle_many(b"release_many", queue, message_ids, options, ends=True)
 
     def retain_many(
         self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None

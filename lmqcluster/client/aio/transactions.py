@@ -102,9 +102,10 @@ class Operations:
         *,
         delay: float | None = None,
         place: Place = "tail",
+        reason: str | None = None,
     ) -> None:
         """Nack a message, see `AsyncClient.release`; pass the message itself, or its queue and its id."""
-        self._settle(b"release", message, message_id, give_back_options(delay, place), ends=True)
+        self._settle(b"release", message, message_id, give_back_options(delay, place, reason), ends=True)
 
     def retain(self, message: Settleable | Name, message_id: Name | None = None, *, lease: float | None = None) -> None:
         """Extend a lease, see `AsyncClient.retain`; pass the message itself, or its queue and its id."""

@@ -202,9 +202,17 @@ class Client:
         """Ack: remove a message for good; see `AsyncClient.done`."""
         return self._do(lambda client: client.done(queue, message_id))
 
-    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
+    def release(
+        self,
+        queue: Name,
+        message_id: Name,
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
+    ) -> bool:
         """Nack: return a message for redelivery, which costs a retry; see `AsyncClient.release`."""
-        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
+        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place, reason=reason))
 
     def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
         """Extend: restart a message's lease; see `AsyncClient.retain`."""
@@ -215,10 +223,16 @@ class Client:
         return self._do(lambda client: client.done_many(queue, message_ids))
 
     def release_many(
-        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+        self,
+        queue: Name,
+        message_ids: Sequence[Name],
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
     ) -> list[bool]:
         """Nack several messages of one queue, see `done_many` and `release`; see `AsyncClient.release_many`."""
-        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
+        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place, reason=reason))
 
     def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
         """Extend the leases of several messages of one queue, see `done_many` and `retain`; see `AsyncClient.retain_many`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
+from lmqcluster.wire.reasons import reason_of
+
 from ..message import Delivery, Message, logger
 from ..options import Place
 from ..transport.requests import Name
@@ -18,7 +20,15 @@ class SyncSettler(Protocol):
     def done(self, queue: Name, message_id: Name) -> bool:
         """Ack a message."""
 
-    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
+    def release(
+        self,
+        queue: Name,
+        message_id: Name,
+        *,
+        delay: float | None = None,
+        place: Place = "tail",
+        reason: str | None = None,
+    ) -> bool:
         """Nack a message."""
 
     def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
@@ -31,8 +41,10 @@ class SyncSettler(Protocol):
 class SyncMessage(Delivery):
     """A message pulled by a `Client`.
 
-    ``with message:`` acks the message at the end of the block and nacks it if the block raises. If the program exits, the
-    message returns to its queue without charging a retry. A message that the block settled stays settled.
+    ``with message:`` acks the message at the end of the block and nacks it if the block raises; the reason of the
+    nack is the type and the text of the exception. If the
+    program exits, the message returns to its queue without charging a retry. A message that the
+    block settled stays settled.
     """
 
     __slots__ = ("_client", "_settled")
@@ -47,14 +59,14 @@ class SyncMessage(Delivery):
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
+    def nack(self, *, delay: float | None = None, place: Place = "tail", reason: str | None = None) -> bool:
         """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
 
         Returns:
             Whether the lease was still valid.
         """
         self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place, reason=reason)
 
     def extend(self, *, lease: float | None = None) -> bool:
         """Restart the lease, for `lease` seconds or the queue's ``timeout``. Return whether it was still valid."""
@@ -76,7 +88,7 @@ class SyncMessage(Delivery):
         if kind is None:
             if not self.ack():
                 logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
-        elif issubclass(kind, Exception):
-            self.nack()
+        elif isinstance(value, Exception):
+            self.nack(reason=reason_of(value))
         else:
             self.put_back()

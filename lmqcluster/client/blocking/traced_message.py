@@ -30,10 +30,10 @@ class TracedSyncMessage(SyncMessage):
         with self._tracer.continued(self._reply):
             return super().ack()
 
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
+    def nack(self, *, delay: float | None = None, place: Place = "tail", reason: str | None = None) -> bool:
         """See `SyncMessage.nack`."""
         with self._tracer.continued(self._reply):
-            return super().nack(delay=delay, place=place)
+            return super().nack(delay=delay, place=place, reason=reason)
 
     def __enter__(self) -> Self:
         self._block = self._tracer.processing(self._node, self._reply, self.queue)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from lmqcluster.wire.errors import LmqError, Outcome
+from lmqcluster.wire.reasons import reason_of
 
 from ..aio.client import AsyncClient
 from ..message import Message
@@ -234,14 +235,14 @@ class Consumption(Generic[T]):
                 await self._give_back([message])
                 return
             if self._mode() is not ErrorMode.DELETE:
-                await self._return(message, [data for data, _ in items], done)
+                await self._return(message, [data for data, _ in items], done, reason_of(error))
                 return
         if not await message.ack():
             logger.warning(
                 "an item of %r was delivered to another consumer before its ack, it comes again", self._queue
             )
 
-    async def _return(self, message: Message, items: list[bytes], done: int) -> None:
+    async def _return(self, message: Message, items: list[bytes], done: int, reason: str) -> None:
         delay = self._options.retry_delay or None
         if done and not self._options.exclusive and self._mode() is ErrorMode.REQUEUE:
             options: PushOptions = {
@@ -263,7 +264,7 @@ class Consumption(Generic[T]):
             # No later item may overtake it, so prefetched messages return to the queue first.
             ready, self._ready = self._ready, deque()
             await self._client.put_back_many(self._queue, [taken.message.id for taken in ready])
-        if not await message.nack(delay=delay, place=self._place):
+        if not await message.nack(delay=delay, place=self._place, reason=reason):
             logger.warning("an item of %r was delivered to another consumer before it was given back", self._queue)
 
 

@@ -6,6 +6,7 @@ from ..dedup.exact_keys import exact_key
 from ..dedup.keys import KnownPush, PushKey, digest_of
 from ..log.items import Item
 from ..log.results import PushFlag, RefusedError
+from ..messages.attributes import Reason, reasoned
 from ..messages.message import Message, message_bytes
 from ..owners.quotas import Kind
 from ..queue.queue import Queue
@@ -64,9 +65,9 @@ class PushPlan:
         if flag is not PushFlag.STORED:
             refuse(queue, flag)
 
-    def nack(self, queue: Queue, message: Message) -> None:
-        """Reserve room for a message that returns to a queue, or leaves it for another one."""
-        size = message_bytes(message)
+    def nack(self, queue: Queue, message: Message, reason: Reason | None) -> None:
+        """Reserve room for a message that returns to a queue for a reason, or leaves it for another one."""
+        size = message_bytes(message) + len(reasoned(message, reason)) - len(message.meta[1])
         destination = queue.destination_of(message, self._state.now_us)
         if destination is None:
             self._room.add(queue, size)

@@ -7,6 +7,7 @@ from functools import partial
 
 from ..log import commands as log
 from ..log.commands import Place
+from ..messages.attributes import checked_reason
 from ..queue.queue import Queue
 from ..state.deliveries import check_numbers
 from ..state.state import State
@@ -64,4 +65,9 @@ def nack_of(command: log.Nack) -> NackQueue:
     place, delay_us = Place(command.place), None if command.delay_us == -1 else checked_time(command.delay_us)
     if type(command.undoes) is not bool:
         raise ValueError("whether to undo deliveries must be true or false")
-    return Queue.put_back if command.undoes else partial(Queue.nack, place=place, delay_us=delay_us)
+    reason = checked_reason(command.reason, command.attribute_bytes_max)
+    if not command.undoes:
+        return partial(Queue.nack, place=place, delay_us=delay_us, reason=reason)
+    if reason is not None:
+        raise ValueError("a delivery that is undone has no reason")
+    return Queue.put_back

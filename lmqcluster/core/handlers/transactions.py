@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..log.commands import Ack, Command, Encoded, Extend, Nack, PushRows, Transaction, decode
 from ..log.results import Fault, RefusedError, shown
+from ..messages.attributes import checked_reason
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
 from ..state.state import State
@@ -96,7 +97,7 @@ class Transactions:
             )
         used.add(number)
         if isinstance(step, Nack):
-            plan.nack(queue, message)
+            plan.nack(queue, message, checked_reason(step.reason, step.attribute_bytes_max))
         return lambda: self._carry_out(queue, step)
 
     def _carry_out(self, queue: Queue, step: _Settlement) -> bool:

@@ -364,7 +364,8 @@ class Ack(Command):
 class Nack(Command):
     """Return messages for redelivery: to a place in line, or after `delay_us`, -1 for the queue's own delay.
 
-    With `undoes` the delivery counts as if it had not happened: the message returns to its old place, uncharged.
+    With `undoes` the delivery counts as if it had not happened: the message returns to its old place, uncharged. A
+    `reason`, UTF-8, becomes an attribute of the messages, whose attributes then have at most `attribute_bytes_max` bytes.
     """
 
     op = Op.NACK
@@ -373,6 +374,13 @@ class Nack(Command):
     place: int = Place.TAIL
     delay_us: int = -1
     undoes: bool = False
+    reason: bytes = b""
+    attribute_bytes_max: int = 0
+
+    def encode(self) -> Encoded:
+        # Most nacks have no reason, and no bytes in the log for it.
+        encoded = Command.encode(self)
+        return encoded if self.reason else encoded[:-2]
 
     def touches(self) -> tuple[Touch, ...]:
         return () if self.undoes else (Returned(self.queue, self.numbers),)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .message import Message, RichMessage
+from .message import Message, Meta, RichMessage
 
 __all__ = ["PreImage", "PreImages"]
 
-PreImage = tuple[int, int, int, int, int]
-"""due_us, ready_us, remaining, delivered and first_us of a message."""
+PreImage = tuple[int, int, int, int, int, Meta]
+"""due_us, ready_us, remaining, delivered, first_us and meta of a message."""
 
 
 class PreImages:
@@ -36,6 +36,11 @@ class PreImages:
             if sequence <= last_sequence and sequence not in table:
                 table[sequence] = _fields(message)
 
+    def meta(self, message: Message) -> Meta:
+        """Return the meta of the message when the view was opened."""
+        kept = self.table.get(message.sequence)
+        return message.meta if kept is None else kept[-1]
+
     def take(self, message: Message) -> PreImage:
         """Return the fields of the message when the view was opened, and remove its pre-image."""
         kept = self.table.pop(message.sequence, None)
@@ -48,4 +53,4 @@ class PreImages:
 
 def _fields(message: Message) -> PreImage:
     first_us = message.first_us if isinstance(message, RichMessage) else 0
-    return message.due_us, message.ready_us, message.remaining, message.delivered, first_us
+    return message.due_us, message.ready_us, message.remaining, message.delivered, first_us, message.meta

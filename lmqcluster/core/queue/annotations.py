@@ -1,4 +1,4 @@
-"""Annotations of a queue: texts that clients keep with it and that the state machine never reads."""
+"""Annotations of a queue: texts that clients keep with it. The state machine reads only the kind of the queue."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..log.results import RefusedError
 __all__ = [
     "ANNOTATIONS_MAX",
     "ANNOTATION_BYTES_MAX",
+    "FIFO",
+    "KIND",
     "NO_ANNOTATIONS",
     "Annotations",
     "annotated",
@@ -21,6 +23,8 @@ Annotations = Mapping[str, str]
 NO_ANNOTATIONS: Annotations = MappingProxyType({})
 """Those of most queues."""
 
+KIND, FIFO = "sqs.kind", "fifo"
+"""The annotation with the kind of a queue, and its value for a FIFO queue of SQS. All other queues are of one kind."""
 ANNOTATIONS_MAX = 100
 """Most annotations of a queue."""
 ANNOTATION_BYTES_MAX = 16 * 1024

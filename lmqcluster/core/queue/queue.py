@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Place
 from ..log.results import Delivered, TagState, Updated
+from ..messages.attributes import Reason, reasoned
 from ..messages.message import (
     PLAIN_TRAITS,
     Message,
@@ -20,7 +21,7 @@ from ..messages.message import (
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
-from .annotations import NO_ANNOTATIONS, Annotations
+from .annotations import FIFO, KIND, NO_ANNOTATIONS, Annotations
 from .counters import QueueCounters
 from .delivery_limits import DeliveryLimits
 from .expiry import NEVER
@@ -61,7 +62,7 @@ class Exits(Protocol):
         """Called when a message has no deliveries left."""
 
     def lacks_target(self, queue: Queue) -> bool:
-        """Return whether messages without deliveries left should go to a queue that does not exist."""
+        """Return whether messages without deliveries left should go to a queue that does not exist or is of another kind."""
 
 
 class Queue:
@@ -169,6 +170,10 @@ class Queue:
         None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
         """
         return None if self.suspended or (self.special and self.is_exclusive()) else self.limits.next_us()
+
+    def is_fifo(self) -> bool:
+        """Return whether it is a FIFO queue of SQS."""
+        return self.annotations.get(KIND) == FIFO
 
     def is_exclusive(self) -> bool:
         """Return whether only one session at a time may pull."""
@@ -621,7 +626,12 @@ class Queue:
             self._drop(message, now_us)
 
     def nack(
-        self, now_us: int, numbers: list[int], place: Place = Place.TAIL, delay_us: int | None = None
+        self,
+        now_us: int,
+        numbers: list[int],
+        place: Place = Place.TAIL,
+        delay_us: int | None = None,
+        reason: Reason | None = None,
     ) -> list[bool]:
         """Return messages to this place; the delivery stays charged. Those without deliveries left leave the queue.
 
@@ -629,9 +639,10 @@ class Queue:
             place: place of the messages that become due at once.
             delay_us: delay until they are due; None for the queue's retry delay, which does not apply to the head or
                 to a kept place.
+            reason: becomes an attribute of the messages.
         """
-        if self.store.rich is not None or place is not Place.TAIL or delay_us is not None:
-            return self._nack_to(now_us, numbers, place, delay_us)
+        if self.store.rich is not None or place is not Place.TAIL or delay_us is not None or reason is not None:
+            return self._nack_to(now_us, numbers, place, delay_us, reason)
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
@@ -703,8 +714,10 @@ class Queue:
 
     # --- coming back ----------------------------------------------------------------------------------------------
 
-    def _nack_to(self, now_us: int, numbers: list[int], place: Place, delay_us: int | None) -> list[bool]:
-        """Implement `nack` for any place, delay and message."""
+    def _nack_to(
+        self, now_us: int, numbers: list[int], place: Place, delay_us: int | None, reason: Reason | None
+    ) -> list[bool]:
+        """Implement `nack` for any place, delay, reason and message."""
         self._keep_pre_images(numbers)
         results: list[bool] = []
         returned: list[Message] = []
@@ -719,11 +732,18 @@ class Queue:
             results.append(message is not None)
         # Messages that return to the head together keep their order: the last of them is placed first.
         for message in reversed(returned) if place is Place.HEAD else returned:
+            if reason is not None:
+                self._explain(message, reason)
             if message.remaining <= 0:
                 self._drop(message, now_us)
             else:
                 self._place(message, now_us, place, delay_us)
         return results
+
+    def _explain(self, message: Message, reason: Reason) -> None:
+        content_type, before = message.meta
+        message.meta = (content_type, reasoned(message, reason))
+        self.store.add_to_sums(0, len(message.meta[1]) - len(before))
 
     def _place(self, message: Message, now_us: int, place: Place, delay_us: int | None) -> None:
         if delay_us is None:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..messages.bodies import Body
 from ..messages.columns import Columns, meta_bytes, meta_runs, part_row
-from ..messages.message import Message, Part, RichMessage, Traits, content_bytes, content_count, loaded
+from ..messages.message import Message, Meta, Part, RichMessage, Traits, content_bytes, content_count, loaded
 from ..messages.pages import Pageable
 from ..messages.pre_images import PreImages
 from ..queue.counters import COUNTERS
@@ -306,15 +306,16 @@ class _FrozenQueue:
 
     def _bounded(self, messages: list[Message]) -> Iterator[list[Message]]:
         contents: list[Any] = [message.content for message in messages]
-        runs = groupby(message.meta for message in messages)
+        metas = self._metas(messages)
+        runs = groupby(metas)
         size = sum(meta_bytes(meta) for meta, _ in runs)
         if set(map(type, contents)) == _ONLY_BYTES and size + sum(map(len, contents)) <= _BODY_BYTES_MAX:
             yield messages
             return
         part: list[Message] = []
         size = 0
-        for message in messages:
-            added = meta_bytes(message.meta) + self._content_bytes(message)
+        for message, meta in zip(messages, metas, strict=True):
+            added = meta_bytes(meta) + self._content_bytes(message)
             if part and size + added > _BODY_BYTES_MAX:
                 yield part
                 part, size = [], 0
@@ -322,18 +323,24 @@ class _FrozenQueue:
             size += added
         yield part
 
+    def _metas(self, messages: list[Message]) -> list[Meta]:
+        if self._pre_images is not None and self._pre_images.table:
+            return list(map(self._pre_images.meta, messages))
+        return [message.meta for message in messages]
+
     def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
         if self._pre_images is not None and self._pre_images.table:
             states = list(map(self._pre_images.take, messages))
-            due, ready, remaining, delivered, first = (list(column) for column in zip(*states, strict=True))
+            due, ready, remaining, delivered, first, metas = (list(column) for column in zip(*states, strict=True))
         else:
             due = [message.due_us for message in messages]
             ready = [message.ready_us for message in messages] if leased else []
             remaining = [message.remaining for message in messages]
             delivered = [message.delivered for message in messages]
             first = [message.first_us if isinstance(message, RichMessage) else 0 for message in messages]
-        metas = meta_runs([message.meta for message in messages])
-        columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
+            metas = [message.meta for message in messages]
+        sequences = [message.sequence for message in messages]
+        columns = [sequences, due, remaining, meta_runs(metas), self._contents(messages)]
         if leased:
             # Only a leased message has a different due time to return to; all others are due at their ready time.
             columns.append(ready)

@@ -417,13 +417,20 @@ class QueueService:
         return await self._settle(Ack(queue, self._numbers(ids)))
 
     async def nack(
-        self, queue: bytes, ids: Sequence[bytes], place: Place = Place.TAIL, delay_s: float | None = None
+        self,
+        queue: bytes,
+        ids: Sequence[bytes],
+        place: Place = Place.TAIL,
+        delay_s: float | None = None,
+        reason: bytes = b"",
     ) -> list[bool]:
         """Give messages back; the delivery stays charged. Raises ``queue_not_found``.
 
-        They go to a place in line, or become due after a delay; None takes the delay from the queue's properties.
+        They go to a place in line, or become due after a delay; None takes the delay from the queue's properties. A reason
+        becomes an attribute of them.
         """
-        return await self._settle(Nack(queue, self._numbers(ids), int(place), retry_delay_us(delay_s)))
+        nack = self.sender.nack(queue, self._numbers(ids), place, retry_delay_us(delay_s), reason)
+        return await self._settle(nack)
 
     async def extend(self, queue: bytes, ids: Sequence[bytes], lease_s: float | None = None) -> list[bool]:
         """Make leases end `lease_s` seconds from now, by default after a full timeout. Raises ``queue_not_found``."""

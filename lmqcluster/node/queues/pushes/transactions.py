@@ -40,12 +40,13 @@ class AckStep:
 
 @dataclass(frozen=True, slots=True)
 class NackStep:
-    """Give a message back; `delay_s` None takes the delay from the queue's properties."""
+    """Give a message back, perhaps for a reason; `delay_s` None takes the delay from the queue's properties."""
 
     queue: bytes
     id: bytes
     place: Place = Place.TAIL
     delay_s: float | None = None
+    reason: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +158,5 @@ def _command(sender: CommandSender, receipts: ReceiptFormat, step: Step, owner: 
     if isinstance(step, AckStep):
         return Ack(step.queue, numbers)
     if isinstance(step, NackStep):
-        return Nack(step.queue, numbers, int(step.place), retry_delay_us(step.delay_s))
+        return sender.nack(step.queue, numbers, step.place, retry_delay_us(step.delay_s), step.reason)
     return Extend(step.queue, numbers, 0 if step.lease_s is None else lease_us(step.lease_s))

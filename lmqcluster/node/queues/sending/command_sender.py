@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ....core import State
-from ....core.log.commands import Command, Create
+from ....core.log.commands import Command, Create, Nack, Place
 from ....core.log.results import RefusedError
 from ....core.owners.quotas import Kind
 from ....wire.errors import LmqError
@@ -74,6 +74,14 @@ class CommandSender:
         self._loop = asyncio.get_running_loop()
         self.fresh: Callable[[], Awaitable[bool]] | None = None
         self._futures = _FutureSink()
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def nack(self, queue: bytes, numbers: list[int], place: Place, delay_us: int, reason: bytes = b"") -> Nack:
+        """Return the command that gives messages back; without the reason while there is no room for pushes."""
+        if not reason or self.stored_bytes > self._memory_bytes_max or self.disk_shortage:
+            return Nack(queue, numbers, int(place), delay_us)
+        return Nack(queue, numbers, int(place), delay_us, False, reason, self.attribute_bytes_max)
 
     # --- sending --------------------------------------------------------------------------------------------------
 

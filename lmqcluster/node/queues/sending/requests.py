@@ -99,7 +99,8 @@ def push_rows(
 
 def settle(command: Ack | Nack | Extend) -> Request:
     """Settle deliveries."""
-    return Request(command, _SMALL_BYTES + _NUMBER_BYTES * len(command.numbers))
+    reason_bytes = len(command.reason) if isinstance(command, Nack) else 0
+    return Request(command, _SMALL_BYTES + _NUMBER_BYTES * len(command.numbers) + reason_bytes)
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------

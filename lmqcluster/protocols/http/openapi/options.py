@@ -7,6 +7,7 @@ from typing import Any, Final
 from ....core.handlers.transactions import OPERATIONS_MAX
 from ....wire.attributes import ATTRIBUTES_MAX, NAME_BYTES_MAX
 from ....wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
+from ....wire.reasons import REASON_ATTRIBUTE, REASON_BYTES_MAX
 
 __all__ = [
     "ATTRIBUTES", "ATTRIBUTE_FILTER", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SEQUENCES", "SETTLED_AT_NACK",
@@ -86,6 +87,10 @@ SETTLED_AT_NACK: Final[Json] = {
         "description": "Behind what waits, at its old place, or before what waits.",
     },
     "delay": {**_SECONDS, "description": "How much later the messages become due; without it what the queue says."},
+    "reason": {
+        "type": "string",
+        "description": f"Becomes the attribute {REASON_ATTRIBUTE} of the messages, cut to {REASON_BYTES_MAX} bytes.",
+    },
 }
 
 

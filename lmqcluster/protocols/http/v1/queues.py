@@ -26,6 +26,7 @@ from .bodies.members import (
     number_of,
     object_of,
     place_of,
+    reason_of,
     seconds,
     session_of,
     text_of,
@@ -204,9 +205,9 @@ class QueueRoutes:
 
     async def nack(self, request: Request, name: bytes) -> Reply:
         """Give messages back to the queue; it costs each a retry."""
-        ids, body = await _ids(request, {"place", "delay"})
-        delay_s = number_of(body.get("delay"), "delay")
-        return _results(request, await self._service.nack(check_name(name), ids, place_of(body), delay_s))
+        ids, body = await _ids(request, {"place", "delay", "reason"})
+        delay_s, reason = number_of(body.get("delay"), "delay"), reason_of(body)
+        return _results(request, await self._service.nack(check_name(name), ids, place_of(body), delay_s, reason))
 
     async def extend(self, request: Request, name: bytes) -> Reply:
         """Restart the leases of messages."""

@@ -17,7 +17,7 @@ from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
 from .bodies.media import content_of, read_value, reply_media
-from .bodies.members import list_of, number_of, object_of, place_of, text_of
+from .bodies.members import list_of, number_of, object_of, place_of, reason_of, text_of
 from .bodies.message_items import MEMBERS, item_of
 from .bodies.results import pushed
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["TransactionRoutes"]
 
 _ID_BYTES_MAX = 64
-_MORE = {"push": MEMBERS, "ack": {"id"}, "nack": {"id", "place", "delay"}, "extend": {"id", "lease"}}
+_MORE = {"push": MEMBERS, "ack": {"id"}, "nack": {"id", "place", "delay", "reason"}, "extend": {"id", "lease"}}
 """Members of each operation in addition to its name and its queue."""
 _STEPS_PER_TURN = 500
 
@@ -87,4 +87,4 @@ class TransactionRoutes:
         if verb == "extend":
             return ExtendStep(queue, receipt, number_of(members.get("lease"), f"{where}.lease"))
         delay_s = number_of(members.get("delay"), f"{where}.delay")
-        return NackStep(queue, receipt, place_of(members, where), delay_s)
+        return NackStep(queue, receipt, place_of(members, where), delay_s, reason_of(members, where))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.log.commands import Ack, Extend, Nack
+from ....core.log.commands import Ack, Extend, Nack, Place
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.sending import requests
+from ....node.queues.sending.command_sender import CommandSender
 from ....node.queues.sending.times import lease_us, retry_delay_us
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import pack
@@ -14,25 +15,28 @@ from ....wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
 from ..connection.connection import Connection, Handler
 from ..values import replies
 from ..values.arguments import arity, text, texts
-from ..values.options import flag_of, given, place_of, seconds_of
+from ..values.options import flag_of, given, place_of, reason_of, seconds_of
 from .single_commands import propose
 
 __all__ = ["SETTLE_METHODS", "lease_argument", "nack_arguments"]
 
 Arguments = list[Any]
 _Kind = type[Ack] | type[Nack] | type[Extend]
-_OPTIONS: dict[_Kind, frozenset[bytes]] = {Nack: frozenset((b"delay", b"place")), Extend: frozenset((b"lease",))}
+_OPTIONS: dict[_Kind, frozenset[bytes]] = {
+    Nack: frozenset((b"delay", b"place", b"reason")),
+    Extend: frozenset((b"lease",)),
+}
 _AGAIN = frozenset((b"again",))
 _NONE: frozenset[bytes] = frozenset()
 
 
-def nack_arguments(options: dict[bytes, Any]) -> tuple[int, int]:
-    """Return the place and the delay of a message that is returned to its queue.
+def nack_arguments(options: dict[bytes, Any]) -> tuple[Place, int, bytes]:
+    """Return the place, the delay and the reason of a message that is returned to its queue.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.
     """
-    return int(place_of(options)), retry_delay_us(seconds_of(options, b"delay"))
+    return place_of(options), retry_delay_us(seconds_of(options, b"delay")), reason_of(options)
 
 
 def lease_argument(options: dict[bytes, Any]) -> int | None:
@@ -45,14 +49,16 @@ def lease_argument(options: dict[bytes, Any]) -> int | None:
     return None if lease_s is None else lease_us(lease_s)
 
 
-def _command(kind: _Kind, name: bytes, numbers: list[int], options: dict[bytes, Any]) -> Ack | Nack | Extend:
+def _command(
+    sender: CommandSender, kind: _Kind, name: bytes, numbers: list[int], options: dict[bytes, Any]
+) -> Ack | Nack | Extend:
     """Return the command of a method with these options.
 
     Raises:
         LmqError: like the functions for the arguments.
     """
     if kind is Nack:
-        return Nack(name, numbers, *nack_arguments(options))
+        return sender.nack(name, numbers, *nack_arguments(options))
     if kind is Extend:
         return Extend(name, numbers, lease_argument(options) or 0)
     return Ack(name, numbers)
@@ -81,7 +87,7 @@ def _settle(kind: _Kind) -> Handler:
 
 
 def _settle_with_options(kind: _Kind) -> Handler:
-    """``release(name, id[, {delay, place}])`` and ``retain(name, id[, {lease}])``."""
+    """``release(name, id[, {delay, place, reason}])`` and ``retain(name, id[, {lease}])``."""
     settle = _settle(kind)
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -90,7 +96,7 @@ def _settle_with_options(kind: _Kind) -> Handler:
             return
         name, receipt = text(arguments[0]), text(arguments[1])
         options = given(arguments[2], _OPTIONS[kind])
-        command = _command(kind, name, [], options)
+        command = _command(connection.service.sender, kind, name, [], options)
         if len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         command.numbers.append(connection.service.receipts().parse(receipt))
@@ -124,12 +130,13 @@ def _settle_many(kind: _Kind, *, undoes: bool = False) -> Handler:
         again = flag_of(options, b"again")
         parse = connection.service.receipts().parse
         numbers = [parse(one) for one in ids]
-        command = Nack(name, numbers, undoes=True) if undoes else _command(kind, name, numbers, options)
+        sender = connection.service.sender
+        command = Nack(name, numbers, undoes=True) if undoes else _command(sender, kind, name, numbers, options)
 
         def render(settled: list[bool] | None) -> bytes:
             results: list[bool | None] = [*settled] if settled is not None else [False] * len(numbers)
             if again and not isinstance(command, Extend):
-                is_repeated = connection.service.sender.state().is_repeated
+                is_repeated = sender.state().is_repeated
                 results = [ok or is_repeated(command, number) for ok, number in zip(results, numbers, strict=True)]
             return pack(results)
 

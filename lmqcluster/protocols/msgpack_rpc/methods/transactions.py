@@ -12,13 +12,17 @@ from ....wire.errors import LmqError
 from ..connection.connection import Connection, Handler
 from ..values import replies
 from ..values.arguments import arity, text
-from ..values.options import flag_of, given, place_of, seconds_of
+from ..values.options import flag_of, given, place_of, reason_of, seconds_of
 from .pushes import whole_item_of
 
 __all__ = ["TRANSACTION_METHODS"]
 
 _NONE: Final[frozenset[bytes]] = frozenset()
-_OPTIONS: Final = {b"done": _NONE, b"release": frozenset((b"place", b"delay")), b"retain": frozenset((b"lease",))}
+_OPTIONS: Final = {
+    b"done": _NONE,
+    b"release": frozenset((b"place", b"delay", b"reason")),
+    b"retain": frozenset((b"lease",)),
+}
 """Options of the operations that settle a delivery."""
 
 
@@ -72,7 +76,7 @@ def _step(operation: Any, attribute_bytes_max: int) -> Step:
     if verb == b"done":
         return AckStep(queue, receipt)
     if verb == b"release":
-        return NackStep(queue, receipt, place_of(wanted), seconds_of(wanted, b"delay"))
+        return NackStep(queue, receipt, place_of(wanted), seconds_of(wanted, b"delay"), reason_of(wanted))
     return ExtendStep(queue, receipt, seconds_of(wanted, b"lease"))
 
 

@@ -9,10 +9,11 @@ from ....core.log.commands import Place
 from ....node.queues.sending.push_items import TEXT_BYTES_MAX, PushOptions
 from ....wire.attributes import checked_attributes
 from ....wire.errors import LmqError
+from ....wire.reasons import cut_reason
 
 __all__ = [
     "MESSAGE_OPTIONS", "PUSH_OPTIONS", "attribute_of", "attributes_of", "flag_of", "given", "integer_of", "label_of", "place_of",
-    "push_options", "seconds_of",
+    "push_options", "reason_of", "seconds_of",
 ]  # fmt: skip
 
 PUSH_OPTIONS: Final = frozenset((b"delay", b"due", b"ttl", b"priority", b"label", b"group"))
@@ -150,3 +151,15 @@ def place_of(options: dict[bytes, Any]) -> Place:
     if value not in _PLACES:
         raise LmqError("bad_request", "a place is tail, keep or head")
     return _PLACES[value]
+
+
+def reason_of(options: dict[bytes, Any]) -> bytes:
+    """Return why a message is returned to its queue, cut to its most bytes; empty if it is absent.
+
+    Raises:
+        LmqError: ``bad_arguments`` if it is not a string.
+    """
+    value = options.get(b"reason", b"")
+    if type(value) is not bytes:
+        raise LmqError("bad_arguments", "reason must be a string")
+    return cut_reason(value)

@@ -6,12 +6,13 @@ from typing import Any
 
 from .....core.log.commands import Place
 from .....wire.errors import LmqError
+from .....wire.reasons import cut_reason
 from ...server.requests.target import Query
 from .media import content_of
 
 __all__ = [
-    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "page_of", "place_of", "seconds", "session_of",
-    "text_of", "whole", "whole_member",
+    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "page_of", "place_of", "reason_of", "seconds",
+    "session_of", "text_of", "whole", "whole_member",
 ]  # fmt: skip
 
 _SESSION_BYTES_MAX = 64
@@ -93,6 +94,16 @@ def place_of(body: dict[str, Any], where: str = "the body") -> Place:
     if value not in _PLACES:
         raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
     return _PLACES[value]
+
+
+def reason_of(body: dict[str, Any], where: str = "the body") -> bytes:
+    """Return why messages are returned to their queue, cut to its most bytes; empty if the body has no reason."""
+    value = body.get("reason")
+    if value is None:
+        return b""
+    if not isinstance(value, (str, bytes)):
+        raise LmqError("bad_request", f"reason of {where} must be a string, not {type(value).__name__}")
+    return cut_reason(value)
 
 
 def after_of(body: dict[str, Any]) -> bytes | None:
