@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from .cluster import NodeProcess
+from .raw_http import call
 from .sqs_fixtures import MakeQueue, api, failure_of, make_queue
 from .sqs_http import SqsHttp
 
@@ -393,3 +394,16 @@ def test_sources_of_dead_letters_are_listed_in_pages(api: SqsHttp, make_queue: M
     assert page["queueUrls"] == sources[:2]
     rest = api("ListDeadLetterSourceQueues", QueueUrl=target, MaxResults=2, NextToken=page["NextToken"])
     assert rest == {"queueUrls": sources[2:]}
+
+
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+def test_other_protocols_set_no_queue_for_dead_letters_of_another_kind(
+    api: SqsHttp, node: NodeProcess, make_queue: MakeQueue, suffix: str
+) -> None:
+    source = name_of(make_queue(suffix))
+    alike, other = (name_of(make_queue(end)) for end in (suffix, "" if suffix else ".fifo"))
+    for target, status in ((other, 400), (alike, 204)):
+        body = json.dumps({"dead_letter_queue": target}).encode()
+        answer = call(node.http, "PATCH", f"/v1/queues/{source}/properties", body, {"content-type": "application/json"})
+        assert answer.status == status, answer
+        assert status == 204 or json.loads(answer.body)["code"] == "bad_property"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..log import commands as log
 from ..log.results import RefusedError, shown
 from ..messages.totals import property_bytes
 from ..owners.quotas import Kind, checked_owner
-from ..queue.annotations import NO_ANNOTATIONS, Annotations, annotated, checked_annotations
+from ..queue.annotations import FIFO, KIND, NO_ANNOTATIONS, Annotations, annotated, checked_annotations
 from ..queue.properties import Rule, checked_properties
 from ..state.state import State
 
@@ -31,13 +32,15 @@ class QueueCommands:
 
         Raises:
             ValueError: a field is malformed.
-            RefusedError: ``quota_exceeded``, ``too_large`` for the annotations.
+            RefusedError: ``quota_exceeded``, ``too_large`` for the annotations, ``bad_property`` for a queue for dead
+                letters of another kind.
         """
         state, owner = self._state, checked_owner(command.owner)
         if command.queue in state.queues:
             return False
         properties = {key: value for key, value in checked_properties(command.pairs) if value is not None}
         annotations = annotated({}, checked_annotations(command.annotations))
+        self._check_dead_letters(command.queue, properties, annotations)
         self._check_property_bytes(owner, property_bytes(properties) + property_bytes(annotations))
         queue = state.create(command.queue, owner)
         if properties:
@@ -60,7 +63,7 @@ class QueueCommands:
         Raises:
             ValueError: a field is malformed.
             RefusedError: ``quota_exceeded``, ``too_large`` for the annotations, ``queue_not_found`` for a queue that must
-                exist.
+                exist, ``bad_property`` for a queue for dead letters of another kind.
         """
         state, name = self._state, command.queue
         checked, changes = checked_properties(command.pairs), checked_annotations(command.annotations)
@@ -72,6 +75,7 @@ class QueueCommands:
             checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
             changes = {key: value for key, value in changes.items() if key not in before}
         annotations = annotated(before, changes) if changes else before
+        self._check_dead_letters(name, dict(checked), annotations)
         more = property_bytes({**own, **dict(checked)}) - property_bytes(own)
         if changes:
             more += property_bytes(annotations) - property_bytes(before)
@@ -84,6 +88,18 @@ class QueueCommands:
             state.annotate(queue, annotations)
         queue.changed_us = state.now_us
         return True
+
+    def _check_dead_letters(self, name: bytes, properties: Mapping[str, Any], annotations: Annotations) -> None:
+        """Refuse a queue for dead letters that exists and is of another kind."""
+        target = self._state.existing((properties.get("dead_letter_queue") or "").encode())
+        is_fifo = annotations.get(KIND) == FIFO
+        if target is not None and target.is_fifo() is not is_fifo:
+            kinds = ("is a FIFO queue", "is none") if is_fifo else ("is no FIFO queue", "is one")
+            raise RefusedError(
+                "bad_property",
+                f"the queue {shown(name)} {kinds[0]} and its dead_letter_queue {shown(target.name)} {kinds[1]}; nothing is "
+                "changed; name a queue of the same kind",
+            )
 
     def _check_property_bytes(self, owner: bytes, more: int) -> None:
         if more > 0 and (owner or len(self._state.tokens)):

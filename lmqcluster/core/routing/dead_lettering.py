@@ -38,9 +38,16 @@ class DeadLetterRouter:
             self._pass_on(queue, message, options.dead_letters, EXHAUSTED)
 
     def lacks_target(self, queue: Queue) -> bool:
-        """Return whether messages without deliveries left should go to a queue that does not exist."""
+        """Return whether messages without deliveries left should go to a queue that does not exist or is of another kind.
+
+        The kinds were compared when the property was set on the queue itself, but not if it has it by a rule or from its
+        parent.
+        """
         options = queue.settings.options
-        return options is not None and bool(options.dead_letters) and self._state.existing(options.dead_letters) is None
+        if options is None or not options.dead_letters:
+            return False
+        target = self._state.existing(options.dead_letters)
+        return target is None or target.is_fifo() is not queue.is_fifo()
 
     def _pass_on(self, queue: Queue, message: Message, destination: bytes, reason: bytes) -> None:
         state = self._state

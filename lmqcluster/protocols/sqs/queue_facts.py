@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ...core.queue.annotations import FIFO, KIND
+
 if TYPE_CHECKING:
     from ...core import Queue
 
@@ -18,9 +20,8 @@ __all__ = [
 ]  # fmt: skip
 
 PREFIX: Final = "sqs."
-KIND: Final = "sqs.kind"
 TAG_PREFIX: Final = "sqs.tag."
-STANDARD, FIFO, OTHER = "standard", "fifo", "other"
+STANDARD, OTHER = "standard", "other"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 CONTENT_BASED: Final = "ContentBasedDeduplication"
 THROUGHPUT: Final = "FifoThroughputLimit"
