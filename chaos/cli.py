@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from .drill import Result, run_drill
-from .errors import DrillError, HistoryError, ScenarioError
+from .errors import DrillError, HistoryError, MissingToolError, ScenarioError
 from .judges.checker import judge
 from .load.history import read_history
 from .nodes.running import RunningCluster
@@ -47,7 +47,7 @@ class ExitCode(IntEnum):
 _EXIT_CODES = """
 \b
 Exit codes: 0 all passed, 1 one failed, 2 usage, 3 none failed but one is undecided,
-65 unreadable history, 69 a drill could not be started, 78 invalid scenario.
+65 unreadable history, 69 a drill could not be started, 78 invalid scenario or missing program.
 """
 
 
@@ -285,6 +285,9 @@ def _errors(drill_error: ExitCode = ExitCode.UNAVAILABLE) -> Iterator[None]:
         print(f"lmq-drill: {exc}", file=sys.stderr)
         sys.exit(ExitCode.BAD_DATA)
     except ScenarioError as exc:
+        print(f"lmq-drill: {exc}", file=sys.stderr)
+        sys.exit(ExitCode.CONFIG)
+    except MissingToolError as exc:
         print(f"lmq-drill: {exc}", file=sys.stderr)
         sys.exit(ExitCode.CONFIG)
     except DrillError as exc:

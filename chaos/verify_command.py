@@ -53,7 +53,7 @@ def _judge(
 
         from .judges.spark_checker import VerifySettings, verify  # noqa: PLC0415
     except ImportError as exc:
-        raise MissingToolError(f"PySpark is not installed: pip install 'lmqcluster[spark]' ({exc})") from exc
+        raise MissingToolError(f"PySpark is not installed: install lmqcluster with the extra spark ({exc})") from exc
     log = Path(tempfile.mkstemp(prefix="lmq-drill-", suffix=".log")[1])
     try:
         with _session(master, memory, log) as spark:

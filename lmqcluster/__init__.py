@@ -9,6 +9,7 @@ from .lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client, Message, SyncMessage
+    from .version import __version__
     from .wire.errors import LmqError, Outcome
 else:
     __getattr__ = lazy_names(
@@ -20,7 +21,8 @@ else:
             "Message": "client",
             "Outcome": "wire.errors",
             "SyncMessage": "client",
+            "__version__": "version",
         },
     )
 
-__all__ = ["AsyncClient", "Client", "LmqError", "Message", "Outcome", "SyncMessage"]
+__all__ = ["AsyncClient", "Client", "LmqError", "Message", "Outcome", "SyncMessage", "__version__"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from .node.node import Node
 from .node.process.garbage import GarbageCollection
 from .node.process.pauses import PauseWatch
 from .node.process.service_manager import ServiceManager
+from .ports.listener import ListenError
 from .protocols.http import LmqHttpPort
 from .protocols.kestrel.port import Factory, KestrelPort
 from .protocols.kestrel.status import ServerStatus
@@ -36,7 +38,11 @@ __all__ = ["Port", "ports_of", "serve"]
 
 log = structlog.get_logger("lmq.server")
 
-EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
+EXIT_OK, EXIT_DAMAGED, EXIT_UNAVAILABLE, EXIT_SOFTWARE, EXIT_IO, EXIT_CONFIG = 0, 65, 69, 70, 74, 78
+PASSING_ERRORS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+)
+"""Errors of files at the start that a later start may not meet."""
 OUTCOME_S, GRACE_S = 3.0, 4.0
 """How long a stopping node waits for the outcome of accepted requests, and for clients to read their answers."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -102,7 +108,7 @@ async def serve(config: NodeConfig) -> int:
         return EXIT_DAMAGED
     except (OSError, DurabilityError, ValueError) as exc:
         log.critical("cannot start", reason=str(exc))
-        return EXIT_CONFIG
+        return _status_of(exc)
     loop.add_signal_handler(signal.SIGHUP, _reload, node, manager)
     log.info(
         "started",
@@ -125,6 +131,13 @@ async def serve(config: NodeConfig) -> int:
             watch.cancel()
         manager.stopping()
         await _shut_down(node, ports, pid_file)
+
+
+def _status_of(error: Exception) -> int:
+    """Return the exit status for an error at the start: that of a wrong configuration only if a later start would fail too."""
+    if isinstance(error, ListenError) and error.errno != errno.EACCES:
+        return EXIT_UNAVAILABLE
+    return EXIT_IO if isinstance(error, OSError) and error.errno in PASSING_ERRORS else EXIT_CONFIG
 
 
 def _watches(node: Node) -> list[asyncio.Future[None]]:

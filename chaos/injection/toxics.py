@@ -14,16 +14,17 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from toxiproxy import Toxiproxy
-from toxiproxy.api import APIConsumer
-from toxiproxy.proxy import Proxy
-
-from ..errors import DrillError
+from ..errors import DrillError, MissingToolError
 from ..nodes.ports import Ports
 from ..nodes.reaper import Reaper
 from .toxiproxy_server import toxiproxy_server
+
+if TYPE_CHECKING:
+    from toxiproxy import Toxiproxy
+    from toxiproxy.api import APIConsumer
+    from toxiproxy.proxy import Proxy
 
 __all__ = ["DOWN", "UP", "Link", "Network"]
 
@@ -90,6 +91,20 @@ class Link:
             self.open()
 
 
+def _client() -> tuple[Toxiproxy, type[APIConsumer]]:
+    """Return a client of the server, and the class that stores the server's address.
+
+    Raises:
+        MissingToolError: the package is not installed. Commands that start no drill do not need it.
+    """
+    try:
+        from toxiproxy import Toxiproxy  # noqa: PLC0415
+        from toxiproxy.api import APIConsumer  # noqa: PLC0415
+    except ModuleNotFoundError as exc:
+        raise MissingToolError("toxiproxy-python is not installed: install lmqcluster with the extra drill") from exc
+    return Toxiproxy(), APIConsumer
+
+
 class Network:
     """A private toxiproxy-server."""
 
@@ -98,7 +113,7 @@ class Network:
         self._reaper = reaper
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
-        self._server = Toxiproxy()
+        self._server, self._consumer = _client()
         self.links: dict[str, Link] = {}
 
     def __enter__(self) -> Self:
@@ -110,7 +125,7 @@ class Network:
             )
         self._reaper.watch(self._process.pid)
         # The package stores the server's address in a class, and connects through a proxy from the environment.
-        APIConsumer.host, APIConsumer.port = _HOST, port
+        self._consumer.host, self._consumer.port = _HOST, port
         direct = [name for name in os.environ.get("NO_PROXY", "").split(",") if name and name != _HOST]
         os.environ["NO_PROXY"] = ",".join([*direct, _HOST])
         self._wait_until_it_answers(port)

@@ -10,12 +10,13 @@ from ..shared.connection.reads import form_option
 from ..shared.connection.target import Target, target_options
 from ..shared.errors import EXIT_CODES_HELP, run
 from ..shared.output import Form
+from ..shared.version import version_command, version_option
 
 __all__ = ["main"]
 
 
 @click.group(cls=SectionGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
+@version_option
 @form_option
 @target_options
 def cli(target: Target, form: str | None) -> None:
@@ -53,7 +54,7 @@ cli.add_section(
         Deferred(
             "client",
             "admin.messages.clients",
-            "List the clients of all nodes: connections, waiting pulls and held messages.",
+            "List the clients of all nodes: connections, waiting pulls and held messages; close connections.",
         ),
         Deferred("schedule", "admin.schedules.schedules", "Add, list, pause and remove schedules."),
         Deferred("session", "admin.messages.sessions", "List sessions, and end those of dead clients."),
@@ -110,6 +111,7 @@ cli.add_command(
         "locks and columns",
     )
 )
+cli.add_command(version_command("lmq-admin"))
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from .ports import check_free
 
 __all__ = ["check_ports", "config", "config_options"]
 
+_RUNNING: Final = "pass --while-running"
 _CONFIG_COLUMNS: Final = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
 
 
@@ -35,16 +36,19 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--config", "config_file", metavar="FILE", type=path, help=text)(function)
 
 
-def check_ports(config: NodeConfig) -> None:
+def check_ports(config: NodeConfig, advice: str = "") -> None:
     """Check that the ports of a configuration are free.
 
+    Args:
+        advice: a further remedy.
+
     Raises:
-        ConfigError: one of them is in use.
+        CliError: one of them cannot be bound.
     """
     for name in ("http", "rpc", "queued", "sqs", *KESTREL_PORTS, "raft"):
         address = getattr(config, name)
         if address is not None:
-            check_free(address, name, f"choose another address with --{name}")
+            check_free(address, name, f"choose another address with --{name}{advice}")
 
 
 @click.group(cls=AliasGroup)
@@ -76,7 +80,8 @@ def config_show(config_file: Path | None, view: View, origin: bool, as_json: boo
 @click.option("--while-running", is_flag=True, help="Skip the ports and the data directory, which a running node uses.")
 @config_options
 def config_check(config_file: Path | None, while_running: bool, **flags: str | None) -> None:
-    """Exit with 0 if a node could start with this configuration; otherwise report the problem and exit with 78.
+    """Exit with 0 if a node could start with this configuration; otherwise report the problem and exit with 78, or with
+    69 if the problem is an address that is in use or that this machine does not have yet.
 
     Checks options, files, the data directory and the ports, and changes nothing. Pass --while-running to check before
     the restart of a running node.
@@ -86,11 +91,12 @@ def config_check(config_file: Path | None, while_running: bool, **flags: str | N
       lmq config check --config /etc/lmq/lmq.toml
     """
     loaded = load_config(flags, file=config_file)
-    check_data_dir(loaded.data_dir, in_use_ok=while_running)
+    in_use = None if while_running else f"to check the configuration of a running node, {_RUNNING}"
+    check_data_dir(loaded.data_dir, in_use)
     if loaded.event_journal is not None:
         check_folder(loaded.event_journal, "event journal")
     if not while_running:
-        check_ports(loaded)
+        check_ports(loaded, f"; if the node itself runs there, {_RUNNING}")
     if sys.stdout.isatty():
         print("A node could start with this configuration.")
 

@@ -45,6 +45,7 @@ READY_S: Final = 30.0
 STOP_S: Final = 15.0
 RESPAWN_DELAY_S: Final = 1.0
 _POLL_S: Final = 0.05
+_WIDE: Final = 200
 _LINE_BYTES_MAX: Final = 64 * 1024
 _HELD_LINES_MAX: Final = 1000
 _TITLES: Final = {kind: kind for kind in PORTS} | {
@@ -136,7 +137,7 @@ class DevCluster:
         self._peers = ",".join(str(node.addresses["raft"]) for node in self._nodes)
         self._stopping = asyncio.Event()
         self._colour = None if not os.environ.get("NO_COLOR") else False
-        # Log lines of starting nodes, held back until the table of addresses or an error was printed.
+        # Log lines of starting nodes, held back until all are ready or one fails, so that the table of addresses comes last.
         self._held: list[str] | None = []
 
     async def run(self) -> int:
@@ -288,9 +289,9 @@ class DevCluster:
                 return
             else:
                 await asyncio.sleep(_POLL_S)
+        self._release()
         if not all(node.ended for node in self._nodes):
             click.echo(self._banner())
-        self._release()
 
     def _banner(self) -> str:
         first, last = self._nodes[0].addresses["http"], self._nodes[-1].addresses["http"]
@@ -300,11 +301,9 @@ class DevCluster:
             f"The cluster is ready: {plural(len(self._nodes), 'node')}, data in {self._settings.data_dir}.",
             "",
         ]
-        lines.append("      " + "".join(f"{title:<18}" for title in _TITLES.values()).rstrip())
-        lines += [
-            f"  {node.name:<4}" + "".join(f"{node.addresses[kind]!s:<18}" for kind in _TITLES).rstrip()
-            for node in self._nodes
-        ]
+        rows = [["", *_TITLES.values()]]
+        rows += [[node.name, *(str(node.addresses[kind]) for kind in _TITLES)] for node in self._nodes]
+        lines += _table(rows, shutil.get_terminal_size((_WIDE, 24)).columns)
         lines += [
             "",
             f"Console: http://{first}/console/",
@@ -322,6 +321,15 @@ class DevCluster:
     @staticmethod
     def _say(text: str, *, error: bool = False) -> None:
         click.echo(f"lmq dev: {text}", err=error)
+
+
+def _table(rows: list[list[str]], width: int) -> list[str]:
+    """Return the lines of a table; exchange its rows and columns if it is too wide."""
+    for cells in (rows, [list(column) for column in zip(*rows, strict=True)]):
+        sizes = [max(map(len, column)) + 2 for column in zip(*cells, strict=True)]
+        if sum(sizes) <= width:
+            break
+    return ["  " + "".join(f"{cell:<{size}}" for cell, size in zip(row, sizes, strict=True)).rstrip() for row in cells]
 
 
 def _secret_file(data_dir: Path) -> Path:

@@ -7,12 +7,13 @@ import click
 from ..shared.aliases import AliasGroup, Deferred
 from ..shared.completion import completion_command
 from ..shared.errors import EXIT_CODES_HELP, run
+from ..shared.version import version_command, version_option
 
 __all__ = ["main"]
 
 
 @click.group(cls=AliasGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
+@version_option
 def cli() -> None:
     """Run lmqcluster, a replicated message queue."""
 
@@ -23,6 +24,7 @@ cli.add_command(Deferred("ping", "lmq.ping", "Print pong if the node is alive, w
 cli.add_command(Deferred("repair", "lmq.repair", "Discard the damaged data of a stopped node."))
 cli.add_command(Deferred("config", "lmq.config", "Show or check the configuration that a start would use."))
 cli.add_command(completion_command(cli, "lmq", "commands and options"))
+cli.add_command(version_command("lmq"))
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def _repair_alone(data_dir: Path, *, yes: bool) -> None:
 
 def _refuse_if_alone(data_dir: Path) -> None:
     # The files of a running node change while they are read.
-    check_data_dir(data_dir, in_use_ok=False)
+    check_data_dir(data_dir)
     try:
         alone = salvage.is_alone(disks_of(data_dir))
     except DamagedFileError:

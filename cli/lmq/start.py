@@ -41,7 +41,7 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
     if stop_with_parent:
         threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
     check_ports(config)
-    with hold_data_dir(config.data_dir):
+    with hold_data_dir(config.data_dir, "set a different one with --data-dir"):
         return _serve(config)
 
 

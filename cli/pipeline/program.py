@@ -8,6 +8,7 @@ import click
 
 from ..shared.completion import completion_command
 from ..shared.errors import EXIT_CODES_HELP, run
+from ..shared.version import version_command, version_option
 from .letters import dead_letters
 from .replay import replay
 from .report import report
@@ -36,7 +37,7 @@ def _print_submit_file(context: click.Context, _parameter: click.Parameter, want
     epilog=EXIT_CODES_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LMQ_PIPELINE"},
 )
-@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
+@version_option
 @click.option(
     "--config",
     metavar="FILE",
@@ -92,6 +93,7 @@ for command in (archive, replay, migrate, dead_letters, report, watch):
 cli.add_command(
     completion_command(cli, "lmq-pipeline", "commands, options and queue names, as the node LMQ_NODE reports them")
 )
+cli.add_command(version_command("lmq-pipeline"))
 
 
 def main() -> None:

@@ -126,7 +126,7 @@ def check_paths(paths: Sequence[str]) -> None:
 
 def _check_spark() -> None:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise CliError("PySpark is not installed: pip install 'lmqcluster[spark]'", ExitCode.CONFIGURATION)
+        raise CliError("PySpark is not installed: install lmqcluster with the extra spark", ExitCode.CONFIGURATION)
     # The warning concerns functions that are not used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # The errors are also in the exceptions of Spark, so they need not appear on standard error.

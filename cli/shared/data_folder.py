@@ -13,17 +13,21 @@ from lmqcluster.node.config.config import ConfigError
 __all__ = ["check_data_dir", "check_folder", "hold_data_dir"]
 
 PID_FILE = "lmq.pid"
+STOP_IT = "stop the node first"
 
 
 @contextmanager
-def hold_data_dir(directory: Path) -> Iterator[None]:
+def hold_data_dir(directory: Path, advice: str = STOP_IT) -> Iterator[None]:
     """Create the directory if needed, and lock it against other nodes.
 
     The lock ends with the process, so a killed node leaves nothing to clean up. On failure, directories created by this
     call are removed.
 
+    Args:
+        advice: what to do if a node runs in the directory.
+
     Raises:
-        ConfigError: the directory cannot be used, or another node runs in it.
+        ConfigError: the directory cannot be used, or a node runs in it.
     """
     absent = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
@@ -32,7 +36,7 @@ def hold_data_dir(directory: Path) -> Iterator[None]:
     except OSError as exc:
         raise ConfigError(f"cannot use the data directory {directory}: {exc.strerror}") from exc
     try:
-        _lock(handle, directory)
+        _lock(handle, directory, advice)
         yield
     except BaseException:
         _remove_empty(absent)
@@ -54,21 +58,21 @@ def check_folder(directory: Path, purpose: str) -> None:
         raise ConfigError(f"cannot use the {purpose} {directory}: {nearest} is not writable")
 
 
-def check_data_dir(directory: Path, *, in_use_ok: bool) -> None:
+def check_data_dir(directory: Path, advice: str | None = STOP_IT) -> None:
     """Check that a node could run in the directory; create nothing.
 
     Args:
-        in_use_ok: whether a node may be running there.
+        advice: what to do if a node runs there already; None if one may.
 
     Raises:
         ConfigError: a node could not run there.
     """
     check_folder(directory, "data directory")
-    if in_use_ok or not directory.is_dir():
+    if advice is None or not directory.is_dir():
         return
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(handle, directory)
+        _lock(handle, directory, advice)
     finally:
         os.close(handle)
 
@@ -81,13 +85,12 @@ def _remove_empty(directories: list[Path]) -> None:
                 path.rmdir()
 
 
-def _lock(handle: int, directory: Path) -> None:
+def _lock(handle: int, directory: Path, advice: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = _holder(directory)
-        text = f"another node{holder} is using the data directory {directory}; set a different one with --data-dir"
-        raise ConfigError(text) from None
+        raise ConfigError(f"a node{holder} is using the data directory {directory}; {advice}") from None
 
 
 def _holder(directory: Path) -> str:

@@ -80,6 +80,7 @@ class Column:
         digits: decimals of fractional numbers.
         extra: whether people see it only if they name it or sort by it; scripts always get it.
         cut: whether a text that does not fit is truncated for people; scripts get all of it.
+        is_name: whether a truncated text keeps its beginning and its end, by which people tell names apart.
     """
 
     title: str
@@ -89,6 +90,7 @@ class Column:
     rank: int = 0
     digits: int = 3
     cut: bool = False
+    is_name: bool = False
     extra: bool = False
 
 
@@ -231,6 +233,9 @@ def table_of(
     widths = [max([len(c.title), *(row[place].cell_len for row in cells)]) for place, c in enumerate(columns)]
     kept = list(range(len(columns))) if keep_all else _fitting(columns, widths, width)
     taken = sum(widths[place] + GAP for place in kept if not columns[place].cut)
+    for place in kept:
+        if columns[place].is_name and not keep_all:
+            _abbreviate([row[place] for row in cells], max(CUT_MIN, width - taken))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=headers)
     for place in kept:
         column = columns[place]
@@ -240,6 +245,17 @@ def table_of(
     for row_cells in cells:
         table.add_row(*(row_cells[place] for place in kept))
     return table, [column.title for place, column in enumerate(columns) if place not in kept]
+
+
+def _abbreviate(texts: Iterable[Text], width: int) -> None:
+    """Replace the middle of texts that are wider than `width` cells by an ellipsis."""
+    from rich.cells import set_cell_size  # noqa: PLC0415  as above
+
+    for text in texts:
+        if text.cell_len > width:
+            whole, half = text.plain, (width - 1) // 2
+            tail = set_cell_size(whole[::-1], half)[::-1]
+            text.plain = f"{set_cell_size(whole, width - 1 - half)}…{tail}"
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:

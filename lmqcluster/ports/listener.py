@@ -18,7 +18,7 @@ from .ending import Ending
 from .front_ends.processes import FrontEnds
 from .front_ends.relayed_port import RelayedPort
 
-__all__ = ["Listener"]
+__all__ = ["ListenError", "Listener"]
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 16
@@ -29,6 +29,10 @@ LOOKUP_S = 30.0
 """How long to wait for the address of the host to listen on."""
 
 _EVERYWHERE = (SocketAddress(socket.AF_INET, "0.0.0.0"), SocketAddress(socket.AF_INET6, "::", (0, 0)))
+
+
+class ListenError(OSError):
+    """A port that cannot listen on its address."""
 
 
 class Listener:
@@ -62,7 +66,7 @@ class Listener:
         """Listen on every address of the host, on all of this machine if it is empty; return the port.
 
         Raises:
-            OSError: an address cannot be bound.
+            ListenError: an address cannot be bound.
         """
         sockets: list[socket.socket] = []
         try:
@@ -71,7 +75,7 @@ class Listener:
         except OSError as exc:
             for one in sockets:
                 one.close()
-            raise OSError(
+            raise ListenError(
                 exc.errno or errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {exc.strerror or exc}"
             ) from exc
         number = int(sockets[0].getsockname()[1])

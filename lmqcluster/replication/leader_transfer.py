@@ -31,7 +31,11 @@ async def transfer_leadership(member: MemberView, target: str | None = None) -> 
     core.hold_proposals(True)
     try:
         while core.is_leader() or core.leader_id() is None:
-            if loop.time() > deadline or not member.transport.connected_ids():
+            if not member.transport.connected_ids():
+                # The whole cluster stops, or this node is cut off: there is nothing to warn about.
+                log.info("leadership not transferred", reason="no other member can be reached")
+                return False
+            if loop.time() > deadline:
                 log.warning("leadership not transferred", reason="no up-to-date member took over")
                 return False
             if core.is_leader() and not asked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import ssl
 import sys
 import tomllib
@@ -172,6 +173,17 @@ def test_it_stops_in_order(service: Service) -> None:
     assert machine.property("Result") == "success"
     assert machine.property("ExecMainStatus") == "0"
     assert '"event": "stopped"' in machine.log()
+
+
+def test_a_node_comes_back_when_it_can_listen(service: Service) -> None:
+    machine = service.machine
+    host, _, port = service.http.rpartition(":")
+    with socket.create_server((host, int(port))):
+        machine.systemctl("start", "--no-block", "lmqcluster")
+        wait_for(lambda: machine.property("ExecMainStatus") == "69", "the node to give up for now")
+        assert machine.property("ActiveState") != "failed"
+    wait_for(lambda: service.fetch("/livez")[0] == 200, "a start without an operator")
+    assert machine.systemctl("stop", "lmqcluster").returncode == 0
 
 
 def test_a_wrong_configuration_is_not_tried_again(service: Service) -> None:

@@ -263,6 +263,7 @@ def test_a_lost_quorum_is_recovered_from_the_survivor(cluster: Cluster, survivor
     running = run("lmq-admin", "recover", "--data-dir", str(survivor.data_dir), "--yes")
     assert running.code == 78
     assert "is using the data directory" in running.one_line_error()
+    assert "stop the node first" in running.one_line_error()
     assert not survivor.get_json("/v1/cluster")["has_quorum"]
     survivor.stop()
     command = ["lmq-admin", "recover", "--data-dir", str(survivor.data_dir)]

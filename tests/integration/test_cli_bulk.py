@@ -210,6 +210,17 @@ def test_a_drain_into_a_file_never_overwrites_one(admin, tmp_path: Path, queue_n
     result = admin("drain", queue_name, "--output", str(file), "--wait", "0")
     assert result == (0, f"queue\tmessages\n{queue_name}\t2\n", "")
     assert contents(file.read_text()) == ["one", "two"]
+    as_table = admin("-o", "table", "drain", queue_name, "--output", str(file.with_name("again")), "--wait", "0")
+    assert [line.split() for line in as_table.out.splitlines()] == [["Queue", "Messages"], [queue_name, "0"]]
+
+
+def test_an_empty_standard_input_is_no_message(admin, queue_name: str) -> None:
+    """A script whose content is missing must not store an empty message."""
+    refused = admin("message", "push", queue_name, stdin=b"")
+    assert refused.code == 2
+    assert "standard input is empty" in refused.one_line_error()
+    assert admin("message", "push", queue_name, "").code == 0
+    assert json.loads(admin("drain", queue_name, "--wait", "0").out)["content"] == ""
 
 
 def test_a_drain_keeps_contents_that_are_not_text(admin, queue_name: str) -> None:

@@ -85,8 +85,9 @@ def dev(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Dev]:
 
 def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
     text = "".join(dev.lines)
-    table, logged = text.index("The cluster is ready: 3 nodes"), re.search(r"^n\d \| ", text, re.MULTILINE)
-    assert logged is None or logged.start() > table, "the nodes' logs follow the table"
+    table = text.index("The cluster is ready: 3 nodes")
+    assert text.index("| ") < table, "the logs of the start precede the table"
+    assert "became leader" in text[:table]
     assert f"Console: http://{dev.http[0]}/console/" in text
     dev.wait_line(r"^n1 \| .*started")
     for k, address in enumerate(dev.http):
@@ -98,6 +99,18 @@ def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
         assert (dev.data_dir / f"n{k + 1}" / "lmq.pid").exists()
     assert f"curl -d hello http://{dev.http[0]}/messages/greetings" in text
     assert "n2 | " in text
+
+
+def test_the_table_fits_into_a_small_terminal(tmp_path: Path) -> None:
+    offset = free_offset()
+    arguments = ["dev", "--offset", str(offset), "--data-dir", str(tmp_path)]
+    code, seen = run_in_terminal("lmq", *arguments, columns=80, typed=b"\x03", typed_at=b"Ctrl-C stops all nodes")
+    assert code == 0
+    shown = seen[seen.index("The cluster is ready") : seen.index("Ctrl-C stops all nodes")].splitlines()
+    assert len(shown) <= 20
+    assert max(map(len, shown)) <= 80
+    for k in range(3):
+        assert any(f"127.0.0.1:{18800 + offset + 10 * k}" in line for line in shown)
 
 
 def test_the_commands_to_try_work(dev: Dev) -> None:
@@ -169,7 +182,7 @@ def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> Non
     port = 18800 + offset + 10
     with socket.create_server(("127.0.0.1", port)):
         result = run("lmq", "dev", "--offset", str(offset), "--data-dir", str(tmp_path / "var"))
-    assert (result.code, result.out) == (78, "")
+    assert (result.code, result.out) == (69, "")
     error = result.one_line_error()
     assert f"cannot listen on 127.0.0.1:{port} (MessagePack-RPC of n2): Address already in use" in error
     assert "--offset" in error

@@ -72,10 +72,28 @@ def test_a_port_in_use_is_a_clear_error(fresh: NodeProcess, option: str) -> None
     host, _, port = str(getattr(fresh, option)).rpartition(":")
     with socket.create_server((host, int(port))):
         result = run("lmq", *fresh.command()[3:])
-    assert result.code == 78
+    assert result.code == 69
     error = result.one_line_error()
     assert f"cannot listen on {host}:{port} ({option}): Address already in use" in error
     assert f"--{option}" in error
+
+
+def test_an_address_that_appears_later_is_no_wrong_configuration(fresh: NodeProcess) -> None:
+    """The status makes systemd start the node again. 192.0.2.1 is reserved for documentation."""
+    result = run("lmq", "start", "--data-dir", str(fresh.data_dir), "--http", "192.0.2.1:9980", "--rpc", "off")
+    assert result.code == 69
+    assert "this machine does not have the address now: wait for it, or choose another" in result.one_line_error()
+    assert not fresh.data_dir.exists()
+
+
+def test_a_node_comes_back_when_its_port_is_free(fresh: NodeProcess) -> None:
+    """The loop of a service manager: start again after every status but those that need an operator."""
+    host, _, port = fresh.http.rpartition(":")
+    with socket.create_server((host, int(port))):
+        fresh.start(wait=False)
+        assert fresh.wait_exit() == 69
+    with fresh.start():
+        assert fetch(fresh.http, "/readyz")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -121,8 +139,9 @@ def test_config_check_reports_what_would_prevent_a_start(fresh: NodeProcess) -> 
         host, _, port = str(getattr(fresh, option)).rpartition(":")
         with socket.create_server((host, int(port))):
             taken = config_check(fresh)
-        assert taken.code == 78
+        assert taken.code == 69
         assert f"cannot listen on {host}:{port} ({option})" in taken.one_line_error()
+        assert "pass --while-running" in taken.one_line_error()
     fresh.data_dir.write_text("a file where a directory should be")
     for options in ([], ["--while-running"], [f"--data-dir={fresh.data_dir}/deeper"]):
         unusable = config_check(fresh, *options)
@@ -140,7 +159,8 @@ def test_config_check_while_the_node_runs(fresh: NodeProcess) -> None:
     with fresh.start():
         running = config_check(fresh)
         assert running.code == 78
-        assert "another node (process " in running.one_line_error()
+        assert f"a node (process {fresh.pid}) is using" in running.one_line_error()
+        assert "pass --while-running" in running.one_line_error()
         assert config_check(fresh, "--while-running") == (0, "", "")
         assert config_check(fresh, "--while-running", "--durability=tape").code == 78
 

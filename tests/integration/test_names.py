@@ -91,6 +91,6 @@ def test_a_node_listens_on_a_name_once_it_resolves(tmp_path: Path) -> None:
         assert node.stop() == 0
         cluster.names.set("n1.drill")
         node.start(wait=False)
-        assert node.wait_exit() == 78
+        assert node.wait_exit() == 69
         said = " ".join(node.log().split())
         assert f"cannot listen on {node.raft} (raft): cannot look up n1.drill: Name or service not known" in said

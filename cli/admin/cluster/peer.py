@@ -7,12 +7,11 @@ from lmqcluster.wire.errors import LmqError
 
 from ...shared.connection.api import Api
 from ...shared.connection.credentials import credentials
-from ...shared.connection.node_address import node_address
+from ...shared.connection.node_address import HTTP_PORT, node_address
 from ...shared.errors import CliError, ExitCode, exit_code_of
 
 __all__ = ["find_peer"]
 
-HTTP_PORT = 9980
 TIMEOUT_S = 3.0
 
 

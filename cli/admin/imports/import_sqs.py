@@ -106,7 +106,7 @@ def _client(endpoint: str) -> Any:
     try:
         boto3 = importlib.import_module("boto3")
     except ImportError as exc:
-        raise CliError("boto3 is not installed: pip install 'lmqcluster[sqs]'", ExitCode.CONFIGURATION) from exc
+        raise CliError("boto3 is not installed: install lmqcluster with the extra sqs", ExitCode.CONFIGURATION) from exc
     region = REGION.search(endpoint)
     known = boto3.Session().region_name or "us-east-1"
     return boto3.client("sqs", endpoint_url=endpoint, region_name=known if region is None else region[1])

@@ -83,7 +83,7 @@ def message_push(
     attributes: tuple[tuple[str, Any], ...],
     **options: str | float | None,
 ) -> None:
-    """Push one message: CONTENT, or standard input if it is omitted.
+    """Push one message: CONTENT, or standard input, which must not be empty, if CONTENT is omitted.
 
     \b
     Examples:
@@ -92,6 +92,8 @@ def message_push(
       lmq-admin message push orders 'one tea' --attribute tenant=north --attribute cups:=2
     """
     data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
+    if not data and content is None:
+        raise click.UsageError("standard input is empty; to push an empty message, pass '' as its content")
     item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
     if attributes:
         item["attributes"] = dict(attributes)

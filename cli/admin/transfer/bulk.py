@@ -29,7 +29,7 @@ from lmqcluster.wire.address import Address
 
 from ...shared.connection.credentials import credentials
 from ...shared.connection.target import Target
-from ...shared.output import Column, make_console, print_table
+from ...shared.output import Column, Form, View, make_console, print_table
 
 __all__ = ["clients_of", "nodes_option", "patience_option", "print_counts", "progress_line", "rpc_addresses"]
 
@@ -114,6 +114,6 @@ def progress_line(description: str, total: int | None, *, counts: bool = True) -
         yield update
 
 
-def print_counts(counts: Mapping[str, int]) -> None:
+def print_counts(counts: Mapping[str, int], form: Form | None) -> None:
     """Print messages by queue, sorted by name."""
-    print_table(_COUNT_COLUMNS, sorted(counts.items()))
+    print_table(_COUNT_COLUMNS, sorted(counts.items()), view=View(form))

@@ -191,4 +191,4 @@ def _print_report(target: Target, report: DrainReport, queues: list[bytes], *, t
     elif target.as_json:
         print_json({"messages": report.queues.total(), "unconfirmed": report.unconfirmed, "queues": counts})
     else:
-        print_counts(counts)
+        print_counts(counts, target.form)

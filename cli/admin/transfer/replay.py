@@ -159,6 +159,6 @@ def _print_report(target: Target, report: ReplayReport, nodes: int) -> None:
         bad = f", {report.bad:,} bad rows skipped" if report.bad else ""
         through = f"through {nodes} nodes" if nodes > 1 else "through one node"
         print(f"{plural(report.rows, 'row')} ({human_bytes(report.content_bytes)}) acknowledged {through}{bad}.")
-    print_counts(counts)
+    print_counts(counts, target.form)
     if report.bad and not sys.stdout.isatty():
         click.echo(f"lmq-admin: {report.bad:,} bad rows skipped", err=True)

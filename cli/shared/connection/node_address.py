@@ -13,26 +13,31 @@ from lmqcluster.wire.address import Address
 from .contexts import context_in_use, note_node
 from .credentials import use_tls
 
-__all__ = ["NODE_DEFAULT", "check_node", "default_node", "node_address"]
+__all__ = ["HTTP_PORT", "NODE_DEFAULT", "check_node", "default_node", "node_address"]
 
 NODE_DEFAULT: Final = "127.0.0.1:9980"
-_PORT: Final = 9980
+HTTP_PORT: Final = 9980
 
 
 def node_address(text: str) -> str:
-    """Return ``HOST:PORT``; ``https://`` selects TLS. The path of a URL is ignored.
+    """Return ``HOST:PORT``, with the default port if the text has none; ``https://`` selects TLS. The path of a URL is ignored.
 
     Raises:
         ValueError: it is neither.
     """
     if "://" not in text:
-        return str(Address.parse(text))
+        return str(Address.parse(f"{text}:{HTTP_PORT}" if _lacks_port(text) else text))
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ValueError(f"{text!r} is neither HOST:PORT nor an http or https URL")
     if parts.scheme == "https":
         use_tls()
-    return str(Address(parts.hostname, parts.port or _PORT))
+    return str(Address(parts.hostname, parts.port or HTTP_PORT))
+
+
+def _lacks_port(text: str) -> bool:
+    # An IPv6 address with a port is in brackets.
+    return text.endswith("]") if text.startswith("[") else ":" not in text and bool(text)
 
 
 def check_node(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -175,7 +175,7 @@ class AsyncClient:
         try:
             from .traced_calls import TracedCalls, TracedMessage, Tracer  # noqa: PLC0415 - imports OpenTelemetry
         except ModuleNotFoundError as error:
-            reason = "tracing needs a library that is not installed: pip install 'lmqcluster[otel]'"
+            reason = "tracing needs a library that is not installed: install lmqcluster with the extra otel"
             raise ModuleNotFoundError(reason) from error
         self._tracer = Tracer(provider)
         self._calls = TracedCalls(self._session, self._calls.timeout_s, self._tracer)

@@ -564,7 +564,7 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         if not 1 <= self.kestrel_open_reads_max <= 1000:
             self._fail("kestrel_open_reads_max", f"must be 1 to 1000, not {self.kestrel_open_reads_max}")
         if self.thrift is not None and not has_thrift():
-            self._fail("thrift", "needs a library that is not installed: pip install 'lmqcluster[thrift]'")
+            self._fail("thrift", "needs a library that is not installed: install lmqcluster with the extra thrift")
         for name, address in self.kestrel_ports().items():
             if address.is_loopback or self.kestrel_insecure == "on":
                 continue

@@ -54,4 +54,4 @@ class TraceOptions:
     def validate_traces(self, fail: Callable[[str, str], NoReturn]) -> None:
         """Call `fail` with the name of an invalid option and the reason."""
         if self.trace_otlp_endpoint is not None and not has_otel():
-            fail("trace_otlp_endpoint", "needs a library that is not installed: pip install 'lmqcluster[otel]'")
+            fail("trace_otlp_endpoint", "needs a library that is not installed: install lmqcluster with the extra otel")

@@ -20,10 +20,10 @@ def test_the_directory_is_created_and_released_afterwards(tmp_path: Path) -> Non
 
 def test_a_second_node_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
     with hold_data_dir(tmp_path):
-        with pytest.raises(ConfigError, match=r"another node is using .*--data-dir"), hold_data_dir(tmp_path):
+        with pytest.raises(ConfigError, match=r"a node is using .*; stop the node first"), hold_data_dir(tmp_path):
             pass
         (tmp_path / "lmq.pid").write_text(f"{os.getpid()}\n")
-        with pytest.raises(ConfigError, match=f"process {os.getpid()}.*--data-dir"), hold_data_dir(tmp_path):
+        with pytest.raises(ConfigError, match=f"process {os.getpid()}.*; do that"), hold_data_dir(tmp_path, "do that"):
             pass
 
 

@@ -8,7 +8,17 @@ import json
 import click
 import pytest
 from lmqcluster_cli.admin.cluster.cluster import node_columns
-from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, human_duration, print_json, print_table
+from lmqcluster_cli.shared.output import (
+    Column,
+    Form,
+    View,
+    human_bytes,
+    human_duration,
+    print_json,
+    print_table,
+    table_of,
+)
+from rich.cells import cell_len
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]
 
@@ -179,3 +189,18 @@ def test_the_report_of_a_node_counts_only_while_it_is_connected() -> None:
         shown = node_columns({**node, "state": state, "vitals": vitals})
         assert [shown[key] for key in vitals_of_node] == [None] * 3
     assert node_columns({**node, "state": "unreachable"})["lag"] is None
+
+
+def test_a_long_name_is_abbreviated_in_the_middle() -> None:
+    columns = [Column("Queue", "queue", cut=True, is_name=True), Column("Oldest", "oldest", right=True, rank=2)]
+    names = ["orders.2026-11-28.region-north.priority-high.attempt-000001", "orders.2026-11-28.注文" * 4, "jobs"]
+    table, left_out = table_of(columns, [[name, 12] for name in names], 40)
+    first, second, third = table.columns[0].cells
+    assert left_out == []
+    assert str(first).startswith("orders.2026-11")
+    assert str(first).endswith("attempt-000001")
+    assert "…" in str(first)
+    assert cell_len(str(second)) <= 40 - 2 - 6
+    assert str(third) == "jobs"
+    (whole, *_others) = table_of(columns, [[names[0], 12]], 40, keep_all=True)[0].columns[0].cells
+    assert str(whole) == names[0], "a column that is asked for is printed in full"

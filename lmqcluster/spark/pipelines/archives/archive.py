@@ -132,7 +132,7 @@ def _decode_batch(decoding: Decoding, source: Source) -> _Good:
 
 def _delta_table(spark: SparkSession, settings: ArchiveSettings) -> _Table:
     if find_spec("deltalake") is None:
-        raise PipelineError("Delta's writer is not installed: pip install 'lmqcluster[delta]'", CONFIGURATION)
+        raise PipelineError("Delta's writer is not installed: install lmqcluster with the extra delta", CONFIGURATION)
     return _DeltaTable(spark, settings)
 
 

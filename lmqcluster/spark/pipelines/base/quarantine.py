@@ -70,7 +70,7 @@ class Decoding:
             PipelineError: a check failed.
         """
         if self.form == "avro" and find_spec("fastavro") is None:
-            raise PipelineError("Avro is not installed: pip install 'lmqcluster[avro]'", CONFIGURATION)
+            raise PipelineError("Avro is not installed: install lmqcluster with the extra avro", CONFIGURATION)
         if len(self.schema.encode()) > SCHEMA_BYTES_MAX:
             raise PipelineError(f"the {self.form} schema has more than {SCHEMA_BYTES_MAX} bytes", USAGE)
         try:
