@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // check compares what an answer means. Its incomplete parts must mean nothing.
@@ -97,6 +98,49 @@ func TestHTTPPush(t *testing.T) {
 	refuse(t, speaker, "HTTP/1.1 503 Service Unavailable\r\nx-lmq-error: no_leader\r\n\r\n", "no_leader")
 	refuse(t, speaker, "HTTP/1.1 200 OK\r\n\r\n", "no content-length")
 	refuse(t, speaker, "HTTP/1.1 200 OK\r\ncontent-length: 1x\r\n\r\n", "invalid")
+}
+
+func TestSQS(t *testing.T) {
+	speaker, err := newSQS(target{"h:1", "q"}, options{operation: push, key: "id:secret"}, 3, []byte("xxxxxxxxxx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	speaker.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	got := string(speaker.begin(nil, 0))
+	for _, part := range []string{
+		"POST / HTTP/1.1\r\nHost: h:1\r\n",
+		"X-Amz-Target: AmazonSQS.SendMessage\r\n",
+		"Credential=id/20260102/us-east-1/sqs/aws4_request, SignedHeaders=content-type;host;x-amz-date;x-amz-target",
+		// As botocore signs it.
+		"Signature=ac46c759b31d0b040c940a0e45dec4c06933361123f64278ce7927eab852af6c\r\n",
+		"\r\n\r\n{\"QueueUrl\": \"http://h:1/000000000000/q\", \"MessageBody\": \"3-1-0-xxxx\"}",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q lacks %q", got, part)
+		}
+	}
+	check(t, speaker, sqsText(`{"MessageId": "m"}`), answer{finished: true}, "")
+	refuse(t, speaker, sqsText(`{}`), "no MessageId")
+	speaker.operation = pushBatch
+	refuse(t, speaker, sqsText(`{"Successful": [{}]}`), "1 of 10")
+	refuse(t, speaker, sqsText(`{"Failed": [{"Code": "OverLimit"}]}`), "OverLimit")
+	speaker.operation = consume
+	check(t, speaker, sqsText(`{}`), answer{finished: true, empty: true}, "")
+	text := sqsText(`{"Messages": [{"ReceiptHandle": "a"}, {"ReceiptHandle": "b"}]}`)
+	found, out, err := speaker.receive([]byte(text), nil)
+	if found.used != len(text) || found.finished || err != nil {
+		t.Errorf("%+v, %v", found, err)
+	}
+	entries := `[{"Id": "0", "ReceiptHandle": "a"}, {"Id": "1", "ReceiptHandle": "b"}]`
+	if !strings.Contains(string(out), "AmazonSQS.DeleteMessageBatch\r\n") || !strings.Contains(string(out), entries) {
+		t.Errorf("%q", out)
+	}
+	refuse(t, speaker, sqsText(`{"Successful": [{}]}`), "1 of 2")
+	check(t, speaker, sqsText(`{"Successful": [{}, {}]}`), answer{finished: true}, "")
+}
+
+func sqsText(content string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(content), content)
 }
 
 func TestJetStreamPush(t *testing.T) {

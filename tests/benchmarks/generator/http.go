@@ -29,26 +29,32 @@ var (
 )
 
 func (*httpPush) receive(data, out []byte) (answer, []byte, error) {
+	got, _, err := httpAnswer(data)
+	return got, out, err
+}
+
+// httpAnswer returns the meaning and the body of the first answer in data, which must be a success.
+func httpAnswer(data []byte) (answer, []byte, error) {
 	at := bytes.Index(data, headEnd)
 	if at < 0 {
-		return answer{}, out, nil
+		return answer{}, nil, nil
 	}
 	head := data[:at+2]
 	if !bytes.HasPrefix(head, httpOK) {
-		return answer{}, out, fmt.Errorf("the server answered %q", head)
+		return answer{}, nil, fmt.Errorf("the server answered %q", head)
 	}
-	lengthAt := bytes.Index(head, lengthName)
+	lengthAt := bytes.Index(bytes.ToLower(head), lengthName)
 	if lengthAt < 0 {
-		return answer{}, out, fmt.Errorf("the answer has no content-length: %q", head)
+		return answer{}, nil, fmt.Errorf("the answer has no content-length: %q", head)
 	}
 	text := head[lengthAt+len(lengthName):]
 	length, err := strconv.Atoi(string(text[:bytes.IndexByte(text, '\r')]))
 	if err != nil {
-		return answer{}, out, fmt.Errorf("the content-length is invalid: %q", head)
+		return answer{}, nil, fmt.Errorf("the content-length is invalid: %q", head)
 	}
 	used := at + len(headEnd) + length
 	if len(data) < used {
-		return answer{}, out, nil
+		return answer{}, nil, nil
 	}
-	return answer{used: used, finished: true, closes: bytes.Contains(head, closeHeader)}, out, nil
+	return answer{used: used, finished: true, closes: bytes.Contains(head, closeHeader)}, data[at+len(headEnd) : used], nil
 }

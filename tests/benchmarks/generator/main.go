@@ -41,18 +41,20 @@ type worker interface {
 }
 
 type options struct {
-	protocol, operation, targets string
-	connections, slots, size     int
-	seconds, warmUp              float64
-	operations                   int64
-	threads                      int
+	protocol, operation, targets, key, group string
+	connections, slots, size                 int
+	seconds, warmUp                          float64
+	operations                               int64
+	threads                                  int
 }
 
 func parse() options {
 	var o options
-	flag.StringVar(&o.protocol, "protocol", "rpc", "rpc, http, https, jetstream, or nats.go")
-	flag.StringVar(&o.operation, "operation", push, "push or consume")
+	flag.StringVar(&o.protocol, "protocol", "rpc", "rpc, http, https, sqs, jetstream, or nats.go")
+	flag.StringVar(&o.operation, "operation", push, "push, consume, or with sqs push-batch")
 	flag.StringVar(&o.targets, "targets", "", "ADDRESS/QUEUE,...: the connections take them in turn")
+	flag.StringVar(&o.key, "key", "", "ID:SECRET, for sqs")
+	flag.StringVar(&o.group, "group", "", "group of the messages, for sqs")
 	flag.IntVar(&o.connections, "connections", 1, "number of connections")
 	flag.IntVar(&o.slots, "in-flight", 1, "operations in flight on each connection")
 	flag.IntVar(&o.size, "body", 100, "bytes of a message")
@@ -75,7 +77,7 @@ func main() {
 }
 
 func run(o options) error {
-	if strings.HasPrefix(o.protocol, "http") && o.slots != 1 {
+	if (strings.HasPrefix(o.protocol, "http") || o.protocol == "sqs") && o.slots != 1 {
 		return fmt.Errorf("HTTP has one request in flight on a connection, not %d", o.slots)
 	}
 	p := &plan{protocol: o.protocol, bounded: o.operations > 0, epoch: time.Now()}
@@ -122,7 +124,7 @@ func connect(o options, p *plan) ([]worker, []*result, error) {
 			library := &libraryConnection{plan: p, to: to, body: body, slots: o.slots}
 			one, results = library, append(results, &library.result)
 		} else {
-			speaker, err := newDialogue(o.protocol, o.operation, to, number, o.slots, body)
+			speaker, err := newDialogue(o, to, number, body)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -33,14 +33,17 @@ type target struct {
 }
 
 const (
-	push    = "push"
-	consume = "consume"
+	push      = "push"
+	pushBatch = "push-batch"
+	consume   = "consume"
+	create    = "create"
 )
 
 var errUnknown = errors.New("unknown protocol or operation")
 
 // newDialogue returns the dialogue for a connection.
-func newDialogue(protocol, operation string, to target, number, slots int, body []byte) (dialogue, error) {
+func newDialogue(o options, to target, number int, body []byte) (dialogue, error) {
+	protocol, operation, slots := o.protocol, o.operation, o.slots
 	switch {
 	case protocol == "rpc" && operation == push:
 		return newRPCPush(to.queue, body), nil
@@ -52,6 +55,8 @@ func newDialogue(protocol, operation string, to target, number, slots int, body 
 		return newJetStreamPush(to.queue, number, body), nil
 	case protocol == "jetstream" && operation == consume:
 		return newJetStreamConsume(to.queue, number, slots), nil
+	case protocol == "sqs" && (operation == push || operation == pushBatch || operation == consume || operation == create):
+		return newSQS(to, o, number, body)
 	}
 	return nil, fmt.Errorf("%w: %s %s", errUnknown, protocol, operation)
 }

@@ -34,6 +34,10 @@ class Load:
     warm_up: float = 1.0
     operations: int = 0
     """Operations after which it ends early, 0 for no limit."""
+    key: str = ""
+    """``ID:SECRET`` of the signatures of SQS."""
+    group: str = ""
+    """Group of the messages sent to SQS."""
 
     def arguments(self) -> list[str]:
         """Return the arguments of the program."""
@@ -47,6 +51,8 @@ class Load:
             "seconds": self.seconds,
             "warm-up": self.warm_up,
             "operations": self.operations,
+            "key": self.key,
+            "group": self.group,
         }
         return [f"-{name}={value}" for name, value in options.items()]
 
