@@ -65,6 +65,7 @@ class Machine:
         return {
             Op.PUSH: pushes.push,
             Op.PUSH_ROWS: pushes.push_rows,
+            Op.PUSH_ATTEMPTS: pushes.push_attempts,
             Op.PUSH_EACH: pushes.push_each,
             Op.CANCEL_PUSH: self._waiting.cancel,
             Op.PUSH_STREAM: streams.push,

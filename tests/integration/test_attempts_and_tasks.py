@@ -40,14 +40,22 @@ def on_a_node(folder: Path, main: Callable[[QueueService], Awaitable[None]]) -> 
 
 def test_a_push_under_an_attempt_is_answered_with_the_first_one(tmp_path: Path) -> None:
     async def main(service: QueueService) -> None:
-        items = [PushItem(b"a"), PushItem(b"b")]
+        items = [PushItem(b"a", key=b"1"), PushItem(b"b", key=b"2")]
         with pytest.raises(LmqError, match="no queue"):
-            await service.push(Q, items, must_exist=True, attempts=[b"1", b"2"])
-        assert await service.create(Q, [("retry", 5)], {}, indexed=True)
-        first = await service.push(Q, items, b"me", must_exist=True, attempts=[b"1", b"2"])
-        again = await service.push(Q, [PushItem(b"b")], b"me", must_exist=True, attempts=[b"2"])
-        assert (again[0].flag, again[0].told_sequence) == (PushFlag.REPLAYED, first[1].told_sequence)
-        assert len(service.sender.state().queues[Q]) == 2
+            await service.attempts.push(Q, items)
+        assert await service.create(Q, [("retry", 5), ("max_items", 3)], {}, indexed=True)
+        # All of them are sent before the log carries the first, and share commands if they have one owner.
+        first, again, other, without = await asyncio.gather(
+            service.attempts.push(Q, items, b"me"),
+            service.attempts.push(Q, items[1:], b"me"),
+            service.attempts.push(Q, items[1:], b"you"),
+            service.attempts.push(Q, [PushItem(b"c")], b"you"),
+        )
+        assert [flag for flag, _sequence in first] == [PushFlag.STORED] * 2
+        assert again == [(PushFlag.REPLAYED, first[1][1])]
+        assert other[0][0] == PushFlag.STORED
+        assert without == [(PushFlag.FULL, 0)]
+        assert len(service.sender.state().queues[Q]) == 3
 
     on_a_node(tmp_path, main)
 

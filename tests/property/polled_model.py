@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, REPLAYED, Entry, RichModel
+from .rich_model import FULL, OVERSIZED, REFUSED, REPLAYED, Entry, RichModel
 from .rich_state import Run
 
 DELETE, POLL, PUSH, UPDATE = range(4)
@@ -111,36 +111,31 @@ class PolledModel(RichModel):
         first: int = 0,
         must_exist: bool = False,
         _wait_us: int = 0,
-        attempts: tuple[bytes, ...] = (),
     ) -> Any:
         if not must_exist:
             return super().push_rows(name, rows, owner, producer, first)
         whole: list[Any] = []
         for row in rows:
             whole.append([row, None, b"", None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
-        if attempts:
-            whole = [[*row, attempt] if attempt else row for row, attempt in zip(whole, attempts, strict=True)]
         return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole, owner)
 
-    def push_row(self, name: bytes, row: list[Any], owner: bytes) -> Any:
-        known = self.tried(name, row, owner)
-        if known is not None:
+    def push_attempts(self, name: bytes, rows: list[Any], owner: bytes = b"") -> Any:
+        """Store each row that is not refused and whose attempt is not remembered."""
+        return REFUSED if self.refuses(name, PUSH) else [self.push_attempt(name, row, owner) for row in rows]
+
+    def push_attempt(self, name: bytes, row: list[Any], owner: bytes) -> tuple[int, int]:
+        *asked, attempt, options = row
+        place = owner, name, attempt
+        known = [result for *one, ends_us, result in self.sent if tuple(one) == place and self.now_us < ends_us]
+        if known:
             self.queues[name].add("deduplicated")
-            return known[0] | REPLAYED, known[1]
-        result = super().push_row(name, row[:5], owner)
-        if len(row) > 5:
-            self.sent.append((owner, name, row[5], self.now_us + 60_000_000, result))
-        return result
-
-    def known(self, name: bytes, row: list[Any], owner: bytes = b"") -> tuple[int, int, bytes] | None:
-        known = self.tried(name, row, owner)
-        return super().known(name, row[:5], owner) if known is None else (*known, row[0])
-
-    def tried(self, name: bytes, row: list[Any], owner: bytes) -> tuple[int, int] | None:
-        """Return the result of the push with the attempt of a row, if it is remembered."""
-        place = (owner, name, row[5]) if len(row) > 5 else None
-        found = [result for *one, ends_us, result in self.sent if tuple(one) == place and self.now_us < ends_us]
-        return found[-1] if found else None
+            return known[-1][0] | REPLAYED, known[-1][1]
+        flag, sequence = self.push_row(name, [*asked, None, options], owner)
+        if flag & (FULL | OVERSIZED):
+            return flag, 0
+        if attempt is not None:
+            self.sent.append((*place, self.now_us + 60_000_000, (flag, sequence)))
+        return flag, sequence
 
     def poll(
         self,

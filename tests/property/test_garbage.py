@@ -51,7 +51,7 @@ SOUND: list[list[Any]] = [
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.SET_PROPERTIES, b"q", [], False, True],
     [Op.SET_PROPERTIES, b"q", [], False, False, [[b"a", b"text"], [b"b", None]], False],
-    [Op.PUSH_ROWS, b"q", [[b"seven", None, b"", None, []], b"eight"], b"", None, 0, False, 0, [b"attempt", b""]],
+    [Op.PUSH_ATTEMPTS, b"q", [[b"seven", None, b"", b"attempt", []], b"eight"], b""],
     [Op.DELETE, b"q"],
     [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
     [Op.BARRIER],
@@ -180,5 +180,6 @@ def _use(driver: Driver) -> list[Any]:
 @pytest.mark.parametrize("commands", [[command] for command in SOUND], ids=lambda commands: commands[0][0].name)
 def test_sound_commands_are_carried_out(commands: list[Any]) -> None:
     """The commands that the fuzzing damages are valid to begin with."""
-    results = Machine(compile_pattern).apply(0, b"n", 1, 1, over_the_wire(commands)).results
-    assert not isinstance(results[0], Fault)
+    existing = [Op.CREATE, b"q", b"", []]
+    results = Machine(compile_pattern).apply(0, b"n", 1, 1, over_the_wire([existing, *commands])).results
+    assert not isinstance(results[-1], Fault)

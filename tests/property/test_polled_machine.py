@@ -46,15 +46,15 @@ LIMIT = st.one_of(
     _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.none()),
 )
 PUT = st.one_of(
-    st.integers(1, 3).flatmap(
-        lambda count: _command(
-            Op.PUSH_ROWS,
-            QUEUES,
-            st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=count, max_size=count),
-            st.sampled_from([b"", b"o"]),
-            *map(st.just, (None, 0, True, 0)),
-            st.lists(ATTEMPTS, min_size=count, max_size=count),
-        )
+    _command(
+        Op.PUSH_ATTEMPTS,
+        QUEUES,
+        st.lists(
+            st.tuples(ROWS, st.sampled_from([None, b"1", b"2"])).map(lambda one: [*one[0][:3], one[1], one[0][4]]),
+            min_size=1,
+            max_size=3,
+        ),
+        st.sampled_from([b"", b"o"]),
     ),
     _command(
         Op.PUSH_ROWS,
@@ -184,6 +184,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         model = self.model
         handlers: dict[Op, Callable[..., Any]] = {
             Op.CREATE: model.create,
+            Op.PUSH_ATTEMPTS: model.push_attempts,
             Op.POLL: model.poll,
             Op.UPDATE: model.update,
             Op.DELETE_POLLED: model.delete_polled,

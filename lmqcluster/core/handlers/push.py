@@ -15,11 +15,11 @@ from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
 from ..routing.admission import COPIES_MAX, PLAIN_PUSH, Push
 from ..state.named_queues import named_queues
-from ..state.state import REMEMBER_US, State
+from ..state.state import ATTEMPT_US, REMEMBER_US, State
 from .checks import Row, checked_row, checked_rows
 from .numbered_pushes import checked_numbers, store_once
 from .polls import PollCommands
-from .push_plan import PushPlan, store_item
+from .push_plan import FLAG_BITS, PushPlan, store_item
 from .waiting_pushes import WaitingPushCommands, Waits
 
 __all__ = ["PushCommands"]
@@ -113,8 +113,6 @@ class PushCommands:
         """
         if command.must_exist:
             self._polls.check_push(command.queue)
-        if command.attempts:
-            return self._push_attempts(command)
         if command.wait_us:
             return self._waiting.push(command)
         owner, name = checked_owner(command.owner), command.queue
@@ -134,14 +132,6 @@ class PushCommands:
 
         return store_once(self._state, numbers, len(rows), store)
 
-    def _push_attempts(self, command: log.PushRows) -> Stored:
-        rows, attempts = checked_rows(command.rows), command.attempts
-        if len(attempts) != len(rows) or command.wait_us or command.producer is not None:
-            raise ValueError("a push has an attempt for each row, and then neither waits nor has numbers")
-        name = command.queue
-        keys = [None if attempt == b"" else attempt_key(name, attempt) for attempt in attempts]
-        return self._plan(self._state.queue(name), rows, checked_owner(command.owner), keys)
-
     def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> Stored:
         """Store bodies with equal options and without content type, attributes and keys: the usual batch, and fast."""
         queue, admission = self._state.queue(name), self._state.admission
@@ -153,14 +143,49 @@ class PushCommands:
         admission = self._state.admission
         if all(item.key is None for item, _ in rows) and admission.takes_all(queue, [item.content for item, _ in rows]):
             return _all_stored(admission.store_all(queue, rows), len(rows))
-        return self._plan(queue, rows, owner, [None] * len(rows))
-
-    def _plan(self, queue: Queue, rows: list[Row], owner: bytes, attempts: list[bytes | None]) -> Stored:
         plan = PushPlan(self._state, owner)
-        tried = list(zip(rows, attempts, strict=True))
-        for (item, push), attempt in tried:
-            plan.add(queue, item, push, attempt)
-        return [plan.store(queue, item, push, attempt) for (item, push), attempt in tried]
+        for item, push in rows:
+            plan.add(queue, item, push)
+        return [plan.store(queue, item, push) for item, push in rows]
+
+    # --- attempts -------------------------------------------------------------------------------------------------
+
+    def push_attempts(self, command: log.PushAttempts) -> Stored:
+        """Store messages, each unless the queue refuses it or its attempt is known.
+
+        Raises:
+            ValueError: a field is malformed; nothing is stored.
+            RefusedError: ``queue_not_found``, ``suspended``; nothing is stored.
+        """
+        name, rows, owner = command.queue, checked_rows(command.rows), checked_owner(command.owner)
+        attempts = [None if item.key is None else attempt_key(name, item.key) for item, _push in rows]
+        self._polls.check_push(name)
+        queue = self._state.queue(name)
+        most = COPIES_MAX // self._state.admission.reach(queue)
+        stored = [
+            self._push_attempt(queue, item, push, owner, attempt)
+            for (item, push), attempt in zip(rows[:most], attempts[:most], strict=True)
+        ]
+        queue.counters.refused_total += len(rows) - len(stored)
+        return stored + [(int(PushFlag.OVERSIZED), 0)] * (len(rows) - len(stored))
+
+    def _push_attempt(
+        self, queue: Queue, item: Item, push: Push, owner: bytes, attempt: bytes | None
+    ) -> tuple[int, int]:
+        state = self._state
+        known = None if attempt is None else state.sent.find(owner, attempt, state.now_us)
+        if known is not None:
+            queue.counters.deduplicated_total += 1
+            return known[0] % (1 << FLAG_BITS) | PushFlag.REPLAYED, known[0] >> FLAG_BITS
+        sequence = state.last_sequence + 1
+        flag = store_item(state, queue, item, push)
+        if flag >= PushFlag.FULL:
+            return flag, 0
+        if attempt is not None:
+            ends_us = state.now_us + ATTEMPT_US
+            state.sent.remember(owner, attempt, (int(flag) | sequence << FLAG_BITS,), ends_us)
+            state.expiry.at(ends_us)
+        return flag, sequence
 
 
 def _all_stored(first: int, count: int) -> Stored:

@@ -11,7 +11,7 @@ from ..messages.message import Message, message_bytes
 from ..owners.quotas import Kind
 from ..queue.queue import Queue
 from ..routing.admission import PLAIN_PUSH, Push, Room, attributes_kept, refuse
-from ..state.state import ATTEMPT_US, State
+from ..state.state import State
 
 __all__ = ["FLAG_BITS", "PushPlan", "known_push", "store_item"]
 
@@ -27,22 +27,14 @@ class PushPlan:
         self._owner = owner
         self._room = Room(state.admission)
         self._new_keys: dict[PushKey, bytes] = {}
-        self._new_attempts: set[bytes] = set()
 
-    def add(self, queue: Queue, item: Item, push: Push, attempt: bytes | None = None) -> None:
-        """Reserve room for a push; one under a known key or a known attempt stores nothing.
+    def add(self, queue: Queue, item: Item, push: Push) -> None:
+        """Reserve room for a push; one under a known key stores nothing.
 
         Raises:
             RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for too many new keys.
         """
-        if attempt is None or not self._is_tried(attempt):
-            self.check(queue, self.try_add(queue, item, push))
-
-    def _is_tried(self, attempt: bytes) -> bool:
-        if attempt in self._new_attempts or self._state.sent.find(self._owner, attempt, self._state.now_us):
-            return True
-        self._new_attempts.add(attempt)
-        return False
+        self.check(queue, self.try_add(queue, item, push))
 
     def try_add(self, queue: Queue, item: Item, push: Push) -> PushFlag:
         """Reserve room for a push; return a flag that shows why the queue refuses it, if it does.
@@ -88,22 +80,8 @@ class PushPlan:
             self._new_keys[key] = digest
         return before is not None
 
-    def store(self, queue: Queue, item: Item, push: Push, attempt: bytes | None = None) -> tuple[int, int]:
-        """Store a message; return its flag and its sequence, under a known key or attempt those of the first push."""
-        if attempt is None:
-            return self._store(queue, item, push)
-        state = self._state
-        known = state.sent.find(self._owner, attempt, state.now_us)
-        if known is not None:
-            queue.counters.deduplicated_total += 1
-            return known[0] % (1 << FLAG_BITS) | PushFlag.REPLAYED, known[0] >> FLAG_BITS
-        flag, sequence = self._store(queue, item, push)
-        ends_us = state.now_us + ATTEMPT_US
-        state.sent.remember(self._owner, attempt, (int(flag) | sequence << FLAG_BITS,), ends_us)
-        state.expiry.at(ends_us)
-        return flag, sequence
-
-    def _store(self, queue: Queue, item: Item, push: Push) -> tuple[int, int]:
+    def store(self, queue: Queue, item: Item, push: Push) -> tuple[int, int]:
+        """Store a message; return its flag and its sequence, under a known key those of the first push."""
         state = self._state
         key = None if item.key is None else _push_key(queue, self._owner, item.key, push.group)
         known = None if key is None else state.keys.find(key, state.now_us)

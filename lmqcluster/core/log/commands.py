@@ -21,8 +21,8 @@ __all__ = [
     "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelMoveTask", "CancelPush", "ChangeSchedule",
     "Claim", "Command", "Compile", "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
     "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession", "Place",
-    "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows", "PushStream", "Redrive",
-    "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction", "ScheduleResult", "SetApiKey",
+    "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushAttempts", "PushEach", "PushRows", "PushStream",
+    "Redrive", "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction", "ScheduleResult", "SetApiKey",
     "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule", "SetScheduleClock", "SetTime",
     "SetToken", "SettleBatches", "StartMoveTask", "SupplyTimes", "Suspend", "Transaction", "Unlock", "Update",
     "Upgrade", "decode",
@@ -45,6 +45,7 @@ class Op(IntEnum):
     PUSH_EACH = 3
     PUSH_STREAM = 4
     CANCEL_PUSH = 5
+    PUSH_ATTEMPTS = 6
     PULL = 10
     PULL_FIRST = 11
     PULL_IN_SESSION = 12
@@ -191,9 +192,6 @@ class PushRows(Command):
     place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
     and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
 
-    `attempts`, if there are any, has an attempt of the owner for each row, empty for none: a row whose attempt on this
-    queue is still known stores nothing. A push with attempts has no producer and does not wait.
-
     Result: ``(PushFlag, sequence)`` for each, or `Waits`.
     """
 
@@ -205,7 +203,25 @@ class PushRows(Command):
     first: int = 0
     must_exist: bool = False
     wait_us: int = 0
-    attempts: list[bytes] = field(default_factory=list)
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Tail(self.queue, len(self.rows)),)
+
+
+@dataclass(slots=True)
+class PushAttempts(Command):
+    """Store messages in an existing queue, each unless the queue refuses it or its attempt is known.
+
+    `rows` are like those of `PushRows`, with an attempt of the owner in place of the key, or None: a row whose attempt on
+    this queue is known is answered with the result of the first.
+
+    Result: ``(PushFlag, sequence)`` for each, with a sequence of 0 for those that the queue refuses.
+    """
+
+    op = Op.PUSH_ATTEMPTS
+    queue: bytes
+    rows: list[Any]
+    owner: bytes = b""
 
     def touches(self) -> tuple[Touch, ...]:
         return (Tail(self.queue, len(self.rows)),)

@@ -19,7 +19,7 @@ import msgpack
 import structlog
 
 from ...core import Applied, Fault
-from ...core.log.commands import Ack, Command, Extend, Nack, Poll, Pull, PullInSession, Push, PushRows
+from ...core.log.commands import Ack, Command, Extend, Nack, Poll, Pull, PullInSession, Push, PushAttempts, PushRows
 from ...replication.base.histogram import Histogram
 from ...wire.errors import LmqError
 from ...wire.limits import BATCH_BYTES_MAX
@@ -55,9 +55,9 @@ SWEEP_S = 0.25
 FAILURES = ("no_leader", "unknown_outcome")
 """Counted from 0: the first value of a series is no increase for Prometheus."""
 
-SHAREABLE = (Push, Pull, PullInSession, Poll, Ack, Nack, Extend)
+SHAREABLE = (Push, PushAttempts, Pull, PullInSession, Poll, Ack, Nack, Extend)
 """The commands that several requests may share."""
-Shareable = TypeVar("Shareable", bound=Push | Pull | PullInSession | Poll | Ack | Nack | Extend)
+Shareable = TypeVar("Shareable", bound=Push | PushAttempts | Pull | PullInSession | Poll | Ack | Nack | Extend)
 
 
 class Sink(Protocol):

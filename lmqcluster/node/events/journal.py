@@ -88,6 +88,7 @@ from ...core.log.commands import (
     Nack,
     Purge,
     Push,
+    PushAttempts,
     PushEach,
     PushRows,
     PushStream,
@@ -249,7 +250,7 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         # Either no message is repeated, or those that an earlier run stored are among them.
         bodies = [row[0] for row, flag in zip(command.rows, result, strict=False) if flag < PushFlag.REPLAYED]
         _note(offered, command.queue, bodies, [PushFlag.STORED] * len(bodies))
-    elif isinstance(command, PushRows):
+    elif isinstance(command, PushRows | PushAttempts):
         if not isinstance(result, Waits):
             bodies = [row if type(row) is bytes else row[0] for row in command.rows]
             _note(offered, command.queue, bodies, [flag for flag, _sequence in result])

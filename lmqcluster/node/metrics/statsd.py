@@ -16,7 +16,7 @@ from typing import Any, Final
 from ...core import PushFlag, State
 from ...core.handlers.transactions import single_commands
 from ...core.handlers.waiting_pushes import Waits
-from ...core.log.commands import PULLS, Encoded, Push, PushEach, PushRows, PushStream
+from ...core.log.commands import PULLS, Encoded, Push, PushAttempts, PushEach, PushRows, PushStream
 from ...core.log.notices import Notice, Pushed
 from ...core.log.results import Delivered, Fault
 from ..access.clients import NODE
@@ -67,7 +67,7 @@ class StatsdSender:
                 continue
             if isinstance(command, Push | PushStream):
                 self._pushed[command.queue] += sum(flag < PushFlag.REPLAYED for flag in result)
-            elif isinstance(command, PushRows):
+            elif isinstance(command, PushRows | PushAttempts):
                 if not isinstance(result, Waits):
                     self._count_pushes(command.queue, result)
             elif isinstance(command, PushEach):

@@ -33,6 +33,7 @@ from .pulls.pull_options import PullOptions
 from .pulls.pulls import PullRequest, Pulls
 from .pulls.unsent import Unsent
 from .pulls.wait_lists import DeliverySink
+from .pushes.attempts import AttemptedPushes
 from .pushes.copies import push_copies
 from .pushes.jobs import Jobs
 from .pushes.repeated import RepeatedAnswers
@@ -83,6 +84,7 @@ class QueueService:
         events: subscribers to events of queues.
         rates: the rates of queues that the node measures.
         repeated_answers: sink of the pushes that clients of front ends repeat.
+        attempts: pushes that clients repeat under attempts.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class QueueService:
         self.session_list = SessionList(state, self.receipts)
         self.rates: Rates = no_rates
         self._waiting_pushes = WaitingPushes(self.sender, self.board)
+        self.attempts = AttemptedPushes(self.sender)
 
     def receipts(self) -> ReceiptFormat:
         """Return the format of message ids in this cluster life.
@@ -174,7 +177,6 @@ class QueueService:
         wait_s: float | None = None,
         tells_sequence: bool = False,
         must_exist: bool = False,
-        attempts: Sequence[bytes] = (),
     ) -> list[Stored]:
         """Store all messages or none; return the result of each, in order.
 
@@ -185,9 +187,7 @@ class QueueService:
         Idempotency keys belong to `owner`. The push stores nothing and raises ``key_reused`` if a key was used with
         another body before, ``full`` or ``too_large`` if a queue refuses the messages.
 
-        With `must_exist` the queue is not created, and pushes to it may be suspended. `attempts` are none, or one of 1 to
-        255 bytes for each message, empty for none: a message whose attempt of this owner on this queue is known is not
-        stored again. They are remembered for 60 seconds, the latest 100,000 of an owner, and refuse no push.
+        With `must_exist` the queue is not created, and pushes to it may be suspended.
         """
         if not must_exist:
             self.sender.check_name(queue, owner)
@@ -199,11 +199,11 @@ class QueueService:
             has_options |= item.options is not None
         if wait_s:
             return await self.push_or_wait(queue, items, wait_s, owner)
-        is_single = len(items) == 1 and not (has_options or tells_sequence or must_exist or attempts)
+        is_single = len(items) == 1 and not (has_options or tells_sequence or must_exist)
         if is_single and items[0].is_plain():
             return [Stored(await self._send_plain(queue, items[0]))]
         due_times = self.sender.due_times
-        request = requests.push_rows(due_times, queue, items, owner, must_exist=must_exist, attempts=attempts)
+        request = requests.push_rows(due_times, queue, items, owner, must_exist=must_exist)
         return [stored(*one) for one in await self.sender.ask(request)]
 
     def push_or_wait(

@@ -21,7 +21,7 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from ...core import Fault
-from ...core.log.commands import PULLS, PushEach, PushRows, PushStream, Transaction, decode
+from ...core.log.commands import PULLS, PushAttempts, PushEach, PushRows, PushStream, Transaction, decode
 from ...wire.attributes import unpack_attributes
 from ...wire.trace_context import TraceParent, parse_traceparent
 
@@ -103,7 +103,7 @@ class NodeTraces:
             if command.op in PULLS:
                 if type(result) is list and result:
                     left -= self._deliver(pending.since_s, result, left)
-            elif isinstance(command, PushRows | PushEach | PushStream | Transaction):
+            elif isinstance(command, PushRows | PushAttempts | PushEach | PushStream | Transaction):
                 left -= self._push(pending.since_s, made_s, _counted(_pushed(command)), result, left)
 
     def _push(self, since_s: float, made_s: float, found: dict[Found, int], result: Any, left: int) -> int:
@@ -193,7 +193,7 @@ def _traceparent(attributes: bytes) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _pushed(command: PushRows | PushEach | PushStream | Transaction) -> Iterator[Found]:
+def _pushed(command: PushRows | PushAttempts | PushEach | PushStream | Transaction) -> Iterator[Found]:
     """Yield queue and trace of each message of a push that has a trace."""
     if isinstance(command, Transaction):
         for step in map(decode, command.steps):

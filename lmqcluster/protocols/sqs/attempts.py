@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
-__all__ = ["REMEMBERED_US", "invocation_of"]
+__all__ = ["INVOCATION", "REMEMBERED_US", "invocation_of"]
 
-_INVOCATION: Final = "amz-sdk-invocation-id"
+INVOCATION: Final = "amz-sdk-invocation-id"
 _BYTES_MAX: Final = 64
 REMEMBERED_US: Final = 60_000_000
 """Time for which the attempts of SDKs are remembered, in microseconds."""
@@ -17,5 +17,5 @@ REMEMBERED_US: Final = 60_000_000
 
 def invocation_of(request: Request) -> bytes | None:
     """Return the id that all attempts of one call of an SDK have; None if there is none of a legal length."""
-    value = request.raw_header(_INVOCATION)
+    value = request.raw_header(INVOCATION)
     return value if value is not None and 0 < len(value) <= _BYTES_MAX else None

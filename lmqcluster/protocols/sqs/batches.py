@@ -10,7 +10,7 @@ from .call import Call
 from .errors import BATCH_IDS_REPEATED, EMPTY_BATCH, INVALID_BATCH_ID, TOO_MANY_ENTRIES, SqsError, missing
 from .rendering import Output
 
-__all__ = ["batch_output", "entries_of", "outcome_of"]
+__all__ = ["Entry", "batch_output", "entries_of", "outcome_of"]
 
 Entry = Mapping[str, Any]
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")

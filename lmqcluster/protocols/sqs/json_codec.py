@@ -20,7 +20,7 @@ from .shapes import SHAPES, Kind, Member, Parameters, RawAttribute
 if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
-__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_refusal"]
+__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_head", "json_refusal"]
 
 JSON_TYPE: Final = "application/x-amz-json-1.0"
 TARGET: Final = "X-Amz-Target"
@@ -68,7 +68,7 @@ class JsonCodec(Codec):
 
     async def answer(self, output: Output | None, request_id: str) -> Reply:
         """Return the answer: an object, or an empty body for an action without an output."""
-        head = head_of(_CONTENT_TYPE, request_id)
+        head = json_head(request_id)
         if output is None:
             return Reply(200, head)
         content = json.dumps(output, ensure_ascii=False).encode() if _is_small(output) else None
@@ -77,6 +77,11 @@ class JsonCodec(Codec):
     def refusal(self, error: SqsError, request_id: str) -> Reply:
         """Return the answer for an error."""
         return json_refusal(error, request_id)
+
+
+def json_head(request_id: str) -> bytes:
+    """Return the header lines of a successful answer."""
+    return head_of(_CONTENT_TYPE, request_id)
 
 
 def _is_small(output: Output) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -15,6 +15,7 @@ from ...node.access.access import UNKNOWN_CLIENT
 from ...wire.errors import LmqError, forget_frames
 from ..http.server.connection import Connection
 from ..http.server.port import HttpPort
+from ..http.server.repeated_requests import RepeatedRequest
 from ..http.server.replies.reply import Reply
 from ..http.server.requests.target import split_target
 from ..http.server.routing import Resource, Router
@@ -26,6 +27,10 @@ from .form import parse_form
 from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusal
 from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
+from .repeated_sends import RepeatedSend
+from .request_ids import new_id
+from .send_actions import PLAIN_SEND, SendActions
+from .send_patterns import SendPattern
 from .shapes import SHAPES
 from .signature import Claim, Head, Signatures
 
@@ -59,13 +64,14 @@ class SqsPort(HttpPort):
         self.idle_s = max(IDLE_S, self.idle_s)
         self._signatures = Signatures(node.access, is_encrypted=node.tls is not None)
         self._tools = Tools(node, self._waits)
-        self._actions = actions_of(self._tools)
+        self._sends = SendActions(self._tools)
+        self._actions = actions_of(self._tools, self._sends)
 
     # --- one request ----------------------------------------------------------------------------------------------
 
     async def serve(self, request: Request) -> Reply:
         """Return the answer to a request whose client may be known from its head only."""
-        request_id = _new_id()
+        request_id = new_id()
         codec: Codec | None = None
         request.route = _UNKNOWN
         try:
@@ -111,6 +117,29 @@ class SqsPort(HttpPort):
         forget_frames(shown)
         return reply
 
+    # --- repeated sends -------------------------------------------------------------------------------------------
+
+    def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:  # noqa: ARG002 - of the base class
+        send, claim, principal = request.get(PLAIN_SEND), request.get(_CLAIM), request.principal
+        pattern = None if send is None or not _is_json(request) else SendPattern.of(connection.head, claim)
+        if send is None or pattern is None:
+            return
+        repeated = RepeatedSend(
+            pattern,
+            send,
+            None if claim is None else (claim, self._signatures),
+            is_allowed=partial(self._repeats.is_allowed, principal, is_anonymous=principal is self._access.anonymous),
+            actions=self._sends,
+            receipts=self._tools.receipts,
+        )
+        operation = self._operation(request)
+
+        def end(status: int, seconds: float) -> None:
+            self._observed.request_done(self._protocol, operation, repeated.code or str(status), seconds)
+
+        bound = RepeatedRequest(connection, repeated.begin, repeated.reply, end)
+        connection.remember(bound.start, bound.answer)
+
     # --- what the server asks -------------------------------------------------------------------------------------
 
     def _split(self, target: str) -> tuple[list[bytes], str]:
@@ -137,7 +166,7 @@ class SqsPort(HttpPort):
 
     def refuse(self, request: Request, error: LmqError) -> Reply:
         """Return the answer to a request that is refused before it is read."""
-        return self._error_reply(request, error, None, _new_id())
+        return self._error_reply(request, error, None, new_id())
 
     def _refused(self, request: Request, error: LmqError) -> Reply:
         return self.refuse(request, error)
@@ -226,8 +255,3 @@ def _refusal(request: Request, error: SqsError, codec: Codec | None, request_id:
 
 def _id_line(request_id: str) -> bytes:
     return b"x-amzn-RequestId: %b\r\n" % request_id.encode("ascii")
-
-
-def _new_id() -> str:
-    digits = os.urandom(16).hex()
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b, md5, sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...node.queues.sending.push_items import PushItem, PushOptions
+from aiohttp import web
+
+from ...core import PushFlag
+from ...node.queues.sending.push_items import PushItem, PushOptions, refusal_of
 from ...wire.attributes import pack_attributes
 from .attempts import invocation_of
-from .batches import batch_output, entries_of, outcome_of
-from .errors import BATCH_TOO_LONG, MISSING_PARAMETER, SqsError, invalid_value, missing, value_error
+from .batches import Entry, batch_output, entries_of, outcome_of
+from .errors import BATCH_TOO_LONG, MISSING_PARAMETER, SqsError, as_sqs, invalid_value, missing, value_error
 from .message_attributes import (
     TRACE_HEADER,
     Attribute,
@@ -24,12 +28,11 @@ from .message_attributes import (
 )
 
 if TYPE_CHECKING:
-    from ...node.queues.sending.push_items import Stored
     from .call import Action, Call, Tools
     from .queue_facts import QueueFacts
     from .rendering import Output
 
-__all__ = ["SendActions"]
+__all__ = ["PLAIN_SEND", "BegunSend", "PlainSend", "SendActions"]
 
 _TEXT: Final = b"text/plain; charset=utf-8"
 _ID: Final = re.compile(r"[!-~]{1,128}")
@@ -40,6 +43,31 @@ _NO_DEDUPLICATION: Final = (
     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 )
 _NO_ATTRIBUTES: Final[Mapping[str, Any]] = {}
+
+
+class PlainSend(NamedTuple):
+    """A send of a message that has nothing but a text, to a standard queue.
+
+    Attributes:
+        queue: name of the queue.
+        url: its URL as the client gave it.
+        owner: owner of the client's attempts.
+    """
+
+    queue: bytes
+    url: str
+    owner: bytes
+
+
+PLAIN_SEND: Final = web.RequestKey("sqs_plain_send", PlainSend)
+"""Key under which a request holds the plain send that it was."""
+
+
+class BegunSend(NamedTuple):
+    """A send that has begun: the future of its flag and sequence, alone in a list, and the MD5 of its body."""
+
+    outcome: asyncio.Future[list[tuple[int, int]]]
+    md5: str
 
 
 class _Outgoing(NamedTuple):
@@ -62,12 +90,20 @@ class SendActions:
     async def send(self, call: Call) -> Output:
         """Store a message."""
         facts = await self._tools.existing(call.queue)
-        outgoing = self._checked(facts, call.parameters, call.request.headers.get(_TRACE))
-        (result,) = await self._push(call, facts, [outgoing.item], [0])
-        return self._result_of(facts, outgoing, result)
+        trace, invocation = call.request.headers.get(_TRACE), invocation_of(call.request)
+        outgoing = self._checked(facts, call.parameters, trace, invocation, 0)
+        ((flag, sequence),) = await self._push(facts, [outgoing.item], call.request.principal.owner)
+        if flag >= PushFlag.FULL:
+            raise refusal_of(facts.name, flag)
+        if not (facts.is_fifo or outgoing.item.attributes or outgoing.item.options):
+            call.request[PLAIN_SEND] = PlainSend(call.queue, call.needed("QueueUrl"), call.request.principal.owner)
+        return self._result_of(facts, outgoing, sequence)
 
     async def send_batch(self, call: Call) -> Output:
-        """Store messages in one command, in their order; those that fail a check are left out."""
+        """Store messages in their order; those that fail a check, or that the queue refuses, are left out.
+
+        A FIFO queue stores all that pass the checks, or none.
+        """
         tools = self._tools
         facts = await tools.existing(call.queue)
         entries = entries_of(call, tools.limits.entries)
@@ -79,47 +115,61 @@ class SendActions:
         if facts.is_fifo:
             for entry in entries:
                 _check_fifo_entry(facts, entry)
-        trace = call.request.headers.get(_TRACE)
-        passed: list[tuple[int, _Outgoing]] = []
+        trace, invocation = call.request.headers.get(_TRACE), invocation_of(call.request)
+        passed: list[tuple[Entry, _Outgoing]] = []
         failed: list[Output] = []
         for place, entry in enumerate(entries):
             try:
-                passed.append((place, self._checked(facts, entry, trace)))
+                passed.append((entry, self._checked(facts, entry, trace, invocation, place)))
             except SqsError as exc:
                 failed.append(outcome_of(entry, exc))
-        items, places = [outgoing.item for _place, outgoing in passed], [place for place, _outgoing in passed]
-        results = await self._push(call, facts, items, places) if items else []
-        successful = [
-            {"Id": entries[place]["Id"], **self._result_of(facts, outgoing, result)}
-            for (place, outgoing), result in zip(passed, results, strict=True)
-        ]
+        items = [outgoing.item for _entry, outgoing in passed]
+        results = await self._push(facts, items, call.request.principal.owner) if items else []
+        successful: list[Output] = []
+        for (entry, outgoing), (flag, sequence) in zip(passed, results, strict=True):
+            if flag >= PushFlag.FULL:
+                failed.append(outcome_of(entry, as_sqs(refusal_of(facts.name, flag))))
+            else:
+                successful.append({"Id": entry["Id"], **self._result_of(facts, outgoing, sequence)})
         return batch_output(successful, failed)
 
-    async def _push(
-        self, call: Call, facts: QueueFacts, items: Sequence[PushItem], places: Sequence[int]
-    ) -> list[Stored]:
-        """Store messages, of which each is stored once however often the SDK repeats its request.
+    def begin(self, send: PlainSend, text: str, invocation: bytes | None) -> BegunSend | None:
+        """Begin to store a message that has nothing but a text; None if the send must be handled in full.
+
+        Raises:
+            LmqError: like `AttemptedPushes.push`.
+        """
+        facts = self._tools.known(send.queue)
+        if facts is None or facts.is_fifo:
+            return None
+        try:
+            outgoing = self._checked(facts, {"MessageBody": text}, None, invocation, 0)
+        except SqsError:
+            return None
+        outcome = self._tools.service.attempts.push(send.queue, [outgoing.item], send.owner)
+        return BegunSend(outcome, outgoing.answer["MD5OfMessageBody"])
+
+    async def _push(self, facts: QueueFacts, items: Sequence[PushItem], owner: bytes) -> list[tuple[int, int]]:
+        """Store messages, of which each is stored once however often the SDK repeats its request; return flags and sequences.
 
         Messages of a FIFO queue have their own ids for that.
         """
-        request = call.request
-        invocation = None if facts.is_fifo else invocation_of(request)
-        attempts: list[bytes] = []
-        if invocation is not None:
-            attempts = [_attempt(invocation, item, place) for item, place in zip(items, places, strict=True)]
-        return await self._tools.service.push(
-            call.queue, items, request.principal.owner, tells_sequence=True, must_exist=True, attempts=attempts
-        )
+        service = self._tools.service
+        if not facts.is_fifo:
+            return await service.attempts.push(facts.name, items, owner)
+        pushed = await service.push(facts.name, items, owner, tells_sequence=True, must_exist=True)
+        return [(one.flag, one.sequence or 0) for one in pushed]
 
-    def _result_of(self, facts: QueueFacts, outgoing: _Outgoing, result: Stored) -> Output:
-        sequence = result.sequence or 0
+    def _result_of(self, facts: QueueFacts, outgoing: _Outgoing, sequence: int) -> Output:
         answer: Output = {"MessageId": self._tools.receipts.message_id(sequence), **outgoing.answer}
         if facts.is_fifo:
             answer["SequenceNumber"] = f"{sequence:020d}"
         return answer
 
-    def _checked(self, facts: QueueFacts, given: Mapping[str, Any], trace: str | None) -> _Outgoing:
-        """Return a message that a client sends.
+    def _checked(
+        self, facts: QueueFacts, given: Mapping[str, Any], trace: str | None, invocation: bytes | None, place: int
+    ) -> _Outgoing:
+        """Return a message that a client sends, at a place of a request of this invocation.
 
         Raises:
             SqsError: it fails a check.
@@ -147,7 +197,10 @@ class SendActions:
         key, deduplication = _deduplication_of(facts, given, body)
         values = stored(attributes, trace, deduplication) if attributes or trace or deduplication is not None else None
         options = PushOptions(delay_s=delay_s, group=group) if group or delay_s is not None else None
-        item = PushItem(body, _TEXT, pack_attributes(values), key, options)
+        packed = pack_attributes(values)
+        if invocation is not None and not facts.is_fifo:
+            key = _attempt(invocation, body, packed, place)
+        item = PushItem(body, _TEXT, packed, key, options)
         return _Outgoing(item, answer)
 
     def _delay_s(self, facts: QueueFacts, given: int | None) -> float | None:
@@ -164,11 +217,11 @@ class SendActions:
         return None
 
 
-def _attempt(invocation: bytes, item: PushItem, place: int) -> bytes:
+def _attempt(invocation: bytes, body: bytes, attributes: bytes, place: int) -> bytes:
     """Return what names a message in the repetitions of its request: another body is another message."""
-    digest = blake2b(item.content, digest_size=_DIGEST_BYTES)
-    digest.update(b"%d" % len(item.content))
-    digest.update(item.attributes)
+    digest = blake2b(body, digest_size=_DIGEST_BYTES)
+    digest.update(b"%d" % len(body))
+    digest.update(attributes)
     return b"%b %d %b" % (invocation, place, digest.digest())
 
 

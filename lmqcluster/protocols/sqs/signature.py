@@ -147,6 +147,22 @@ class Signatures:
         payload = _single(headers, _CONTENT_HASH)
         return Claim(principal, secret, day, region, parts.stamp, parts.signature, b"\n".join(lines), payload)
 
+    def renewed(
+        self, claim: Claim, stamp: bytes, signature: bytes, canonical: bytes, payload: bytes, now_s: float
+    ) -> Claim:
+        """Return the signature of a request that differs from that of a recognized one in these parts only.
+
+        Raises:
+            SqsError: it is not valid now.
+        """
+        text = stamp.decode("latin-1")
+        if text[:8] != claim.day:
+            raise _mismatch("The date of the credential is not that of the request.")
+        _check_time(text, "", now_s)
+        return claim._replace(
+            stamp=text, signature=signature.decode("latin-1"), canonical=canonical, payload=payload or claim.payload
+        )
+
     def _unknown(self) -> LmqError:
         """Return the error for a key that is not known, or not yet."""
         refusal = self._access.refusal()

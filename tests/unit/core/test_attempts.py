@@ -18,8 +18,7 @@ W = 60
 
 
 def push(driver: Driver, attempt: bytes, body: bytes = b"x", owner: bytes = b"me", queue: bytes = Q) -> Any:
-    row = [body, None, b"", None, []]
-    return driver.batch([Op.PUSH_ROWS, queue, [row], owner, None, 0, False, 0, [attempt]])[0]
+    return driver.batch([Op.PUSH_ATTEMPTS, queue, [[body, None, b"", attempt, []]], owner])[0]
 
 
 def poll(driver: Driver, attempt: bytes = b"", count: int = 10, hide_s: int = 30, owner: bytes = b"me") -> Any:
@@ -47,16 +46,19 @@ def test_a_push_is_stored_once_for_60_seconds_to_the_microsecond(driver: Driver)
 
 
 def test_attempts_belong_to_owner_and_queue(driver: Driver) -> None:
+    driver.do(Op.CREATE, OTHER)
     stored = [push(driver, b"1"), push(driver, b"1", owner=b"you"), push(driver, b"1", queue=OTHER), push(driver, b"2")]
     assert [flag for ((flag, _sequence),) in stored] == [PushFlag.STORED] * 4
 
 
 def test_rows_with_and_without_attempts_share_a_push(driver: Driver) -> None:
-    rows = [[body, None, b"", None, []] for body in (b"a", b"b", b"c")]
-    first = driver.do(Op.PUSH_ROWS, Q, rows, b"me", None, 0, True, 0, [b"1", b"", b"1"])
+    def rows(*attempts: bytes | None) -> list[Any]:
+        return [[body, None, b"", attempt, []] for body, attempt in zip((b"a", b"b", b"c"), attempts, strict=True)]
+
+    first = driver.do(Op.PUSH_ATTEMPTS, Q, rows(b"1", None, b"1"), b"me")
     assert [flag for flag, _ in first] == [0, 0, PushFlag.REPLAYED]
     assert first[0][1] == first[2][1], "the third repeats the first"
-    again = driver.do(Op.PUSH_ROWS, Q, rows, b"me", None, 0, True, 0, [b"1", b"", b"2"])
+    again = driver.do(Op.PUSH_ATTEMPTS, Q, rows(b"1", None, b"2"), b"me")
     assert [flag for flag, _ in again] == [PushFlag.REPLAYED, 0, 0]
     assert driver.size(Q) == 4
 
@@ -65,34 +67,54 @@ def test_a_repeated_push_needs_no_room(driver: Driver) -> None:
     driver.set(Q, max_items=1)
     ((_, sequence),) = push(driver, b"1")
     assert push(driver, b"1") == [(PushFlag.REPLAYED, sequence)]
-    assert push(driver, b"2").code == "full"
+    assert push(driver, b"2") == [(PushFlag.FULL, 0)]
     driver.set(Q, max_items=2)
     assert push(driver, b"2")[0][0] == PushFlag.STORED, "the push that was refused is new"
+
+
+def test_a_queue_refuses_each_row_for_itself(driver: Driver) -> None:
+    driver.set(Q, max_items=2, max_item_size=3)
+    rows = [[body, None, b"", None, []] for body in (b"long", b"a", b"b", b"c")]
+    flags = [flag for flag, _sequence in driver.do(Op.PUSH_ATTEMPTS, Q, rows)]
+    assert flags == [PushFlag.OVERSIZED, PushFlag.STORED, PushFlag.STORED, PushFlag.FULL]
+    assert (driver.size(Q), driver.machine.state.queues[Q].counters.refused_total) == (2, 2)
+
+
+def test_a_push_with_attempts_makes_a_bounded_number_of_copies(driver: Driver) -> None:
+    for number in range(4):
+        driver.do(Op.CREATE, b"copy-%d" % number)
+        driver.do(Op.BIND, Q, b"copy-%d" % number, True)
+    rows = [[b"x", None, b"", None, []]] * 5_001
+    flags = [flag for flag, _sequence in driver.do(Op.PUSH_ATTEMPTS, Q, rows)]
+    assert flags == [PushFlag.STORED] * 5_000 + [PushFlag.OVERSIZED]
+    assert driver.size(b"copy-3") == 5_000
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        [None, 0, False, 0, []],
-        [None, 0, False, 0, [b"1", b"2"]],
-        [None, 0, False, 0, [b"x" * 256]],
-        [None, 0, False, 0, ["1"]],
-        [None, 0, False, SECOND, [b"1"]],
-        [b"producer", 1, False, 0, [b"1"]],
+        [[[b"x", None, b"", None, []], [b"x", None, b"", b"x" * 256, []]], b""],
+        [[[b"x", None, b"", None, []], [b"x", None, b"", "1", []]], b""],
+        [[[b"x", None, b"", b"", []]], b""],
+        [[[b"x", None, b"", None, []]], "me"],
+        [[[b"x", None, b"", None]], b""],
+        [7, b""],
     ],
 )
 def test_malformed_attempts_store_nothing(driver: Driver, fields: list[Any]) -> None:
-    result = driver.batch([Op.PUSH_ROWS, Q, [[b"x", None, b"", None, []]], b"", *fields])[0]
-    if fields[-1]:
-        assert isinstance(result, Fault)
-        assert driver.size(Q) == 0
-    else:
-        assert result[0][0] == PushFlag.STORED
+    assert isinstance(driver.batch([Op.PUSH_ATTEMPTS, Q, *fields])[0], Fault)
+    assert driver.size(Q) == 0
+
+
+def test_a_push_with_attempts_needs_an_existing_queue(driver: Driver) -> None:
+    assert push(driver, b"1", queue=OTHER).code == "queue_not_found"
+    assert OTHER not in driver.machine.state.queues
 
 
 def test_no_push_is_refused_for_lack_of_room_and_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "SENT_MAX", 100)
     driver = Driver()
+    driver.do(Op.CREATE, Q, b"", [], True)
     for number in range(350):
         assert push(driver, b"%d" % number)[0][0] == PushFlag.STORED
         assert len(driver.machine.state.sent) == min(100, number + 1)
@@ -275,8 +297,7 @@ def test_the_table_against_a_list(seed: int) -> None:
     assert (len(table), table.due_us(), quotas.owners) == (0, None, 0)
 
 
-def test_a_push_of_a_transaction_has_no_attempt(driver: Driver) -> None:
-    row = [b"x", None, b"", None, []]
-    assert driver.do(Op.TRANSACTION, [[Op.PUSH_ROWS, Q, [row], b"", None, 0, False, 0, []]], b"")
-    refused = driver.batch([Op.TRANSACTION, [[Op.PUSH_ROWS, Q, [row], b"", None, 0, False, 0, [b"1"]]], b""])[0]
-    assert (isinstance(refused, Fault), driver.size(Q)) == (True, 1)
+def test_a_transaction_has_no_push_with_attempts(driver: Driver) -> None:
+    step = [Op.PUSH_ATTEMPTS, Q, [[b"x", None, b"", b"1", []]], b"me"]
+    assert isinstance(driver.batch([Op.TRANSACTION, [step], b""])[0], Fault)
+    assert driver.size(Q) == 0

@@ -17,7 +17,7 @@ from tests.property.driver import compile_pattern
 
 ROOT = Path(__file__).parents[3] / "lmqcluster"
 OUTSIDE = ("node", "protocols", "testing", "replication/offline", "server.py")
-CODES_MAX = 55
+CODES_MAX = 56
 CONVICTED = """
 command = [Op.PURGE, queue, 0]
 sent = PendingCommand([op, name, number], [ticket], sink)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -49,11 +50,15 @@ class Repeating:
         head = RepeatedHead.of(connection.head)
         if head is not None:
             push = RepeatablePush(b"q", None, lambda flag: Reply(200, content=b"flag %d" % flag), on_error)
-            repeated = RepeatedRequest(connection, head, push, self._start, self._end)
+            repeated = RepeatedRequest(connection, partial(self._begin, head), push.answer, self._end)
             connection.remember(repeated.start, repeated.answer)
         return Reply(200, content=b"full")
 
-    def _start(self, body: bytes) -> asyncio.Future[int]:
+    def _begin(self, head: RepeatedHead, data: bytes) -> asyncio.Future[int] | None:
+        found = head.match(data)
+        if found is None:
+            return None
+        body = found[1]
         if body == b"refused":
             raise LmqError("bad_request", "refused")
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -86,15 +86,11 @@ def push_rows(
     first: int = 0,
     *,
     must_exist: bool = False,
-    attempts: Sequence[bytes] = (),
 ) -> Request:
-    """Store all messages or none; if there is a producer, they have its numbers from `first` on.
-
-    `attempts` are none, or one for each message, empty for none; see `PushRows`.
-    """
+    """Store all messages or none; if there is a producer, they have its numbers from `first` on."""
     rows = [item.row(due_times) for item in items]
-    size = _SMALL_BYTES + sum(item.size_bytes() for item in items) + sum(map(len, attempts)) + len(attempts)
-    return Request(PushRows(queue, rows, owner, producer, first, must_exist, attempts=list(attempts)), size)
+    size = _SMALL_BYTES + sum(item.size_bytes() for item in items)
+    return Request(PushRows(queue, rows, owner, producer, first, must_exist), size)
 
 
 def settle(command: Ack | Nack | Extend) -> Request:

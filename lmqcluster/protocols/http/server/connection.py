@@ -46,7 +46,7 @@ SMALL_BYTES: Final = 16 * 1024
 COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 """Maximum size that is counted, so that a client that holds nothing else can be served."""
 _SMALL_HEAD_BYTES: Final = 4096
-_REPEATED_HEAD_BYTES_MAX: Final = 1024
+_REPEATED_HEAD_BYTES_MAX: Final = 2048
 """Maximum size of a head that a connection keeps for the requests that repeat it."""
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""

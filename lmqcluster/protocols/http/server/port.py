@@ -166,10 +166,15 @@ class HttpPort(ABC):
         if isinstance(connection, Connection):
             if connection.count_answer():
                 reply.force_close()
-            push, follows = reply.repeatable, reply.keep_alive and request.keep_alive and request.version.minor > 0
-            if push is not None and follows and self._may_repeat and not connection.has_more:
-                self._repeats.offer(connection, push, request.principal, self._operation(request))
+            follows = reply.keep_alive and request.keep_alive and request.version.minor > 0
+            if follows and self._may_repeat and not connection.has_more:
+                self._offer_repeats(connection, request, reply)
         return reply
+
+    def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:
+        """Permit a connection to repeat a request that was answered, if it may."""
+        if reply.repeatable is not None:
+            self._repeats.offer(connection, reply.repeatable, request.principal, self._operation(request))
 
     async def _traced(self, request: Request, traces: NodeTraces) -> Reply:
         """Answer a request, in a span if it carries a sampled trace."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -66,7 +66,7 @@ class RepeatedRequests:
         shape = client.head.translate(None, b"0123456789")
         former, client.shape = client.shape, shape
         head = RepeatedHead.of(client.head) if shape == former else None
-        is_allowed = partial(self._is_allowed, principal, is_anonymous=principal is self._access.anonymous)
+        is_allowed = partial(self._may_push, principal, is_anonymous=principal is self._access.anonymous)
         if head is None or not is_allowed():
             return
         if isinstance(client.transport, RelayedTransport):
@@ -75,20 +75,25 @@ class RepeatedRequests:
             client.transport.offer_repeat(identity, head, make)
             return
 
-        def start(body: bytes) -> asyncio.Future[int] | None:
-            if not is_allowed():
+        def begin(data: bytes) -> asyncio.Future[int] | None:
+            found = head.match(data)
+            if found is None or not is_allowed():
                 return None
             self.in_flight += 1
-            return self._service.push_plain(push.queue, push.content_type, body, principal.owner)
+            return self._service.push_plain(push.queue, push.content_type, found[1], principal.owner)
 
-        repeated = RepeatedRequest(client, head, push, start, partial(self._ended, operation, 1))
+        repeated = RepeatedRequest(client, begin, push.answer, partial(self._ended, operation, 1))
         client.remember(repeated.start, repeated.answer)
 
-    def _is_allowed(self, principal: Principal, *, is_anonymous: bool) -> bool:
-        """Return whether a client may still repeat a push, and the push would be plain again."""
+    def is_allowed(self, principal: Principal, *, is_anonymous: bool) -> bool:
+        """Return whether a client may still repeat what it was allowed to do."""
         access = self._access
         is_current = principal is access.anonymous if is_anonymous else not principal.is_revoked
-        return is_current and access.outside is None and not any(self._service.preserved_headers())
+        return is_current and access.outside is None
+
+    def _may_push(self, principal: Principal, *, is_anonymous: bool) -> bool:
+        """Return whether a client may still repeat a push, and the push would be plain again."""
+        return self.is_allowed(principal, is_anonymous=is_anonymous) and not any(self._service.preserved_headers())
 
     def _group(
         self, push: RepeatablePush, owner: bytes, operation: str, is_allowed: Callable[[], bool], answer: Answer
@@ -121,49 +126,43 @@ class RepeatedRequests:
 
 
 class RepeatedRequest:
-    """A push that later requests of its connection may repeat.
+    """A request that later ones of its connection may repeat.
 
     Args:
         client: the connection.
-        head: the head.
-        push: the push.
-        start: begins a repetition with another body; returns None if it must be handled in full.
+        begin: begins a repetition from its bytes; returns None if they must be handled in full.
+        reply: makes the answer from the outcome or from an error.
         end: called with the status of each answer, `NO_ANSWER` if there is none, and the duration in seconds.
     """
 
-    __slots__ = ("_began_s", "_client", "_end", "_head", "_push", "_start")
+    __slots__ = ("_began_s", "_begin", "_client", "_end", "_reply")
 
     def __init__(
         self,
         client: Connection,
-        head: RepeatedHead,
-        push: RepeatablePush,
-        start: Callable[[bytes], asyncio.Future[int] | None],
+        begin: Callable[[bytes], asyncio.Future[Any] | None],
+        reply: Callable[[Any | LmqError], Reply],
         end: Callable[[int, float], None],
     ) -> None:
         self._client = client
-        self._head = head
-        self._push = push
-        self._start = start
+        self._begin = begin
+        self._reply = reply
         self._end = end
         self._began_s = 0.0
 
-    def start(self, data: bytes) -> asyncio.Future[int] | None:
-        """Begin a repetition; return the future of its flag, None if `data` must be handled in full."""
-        found = self._head.match(data)
-        if found is None:
-            return None
+    def start(self, data: bytes) -> asyncio.Future[Any] | None:
+        """Begin a repetition; return the future of its outcome, None if `data` must be handled in full."""
         self._began_s = time.monotonic()
         try:
-            return self._start(found[1])
+            return self._begin(data)
         except LmqError as exc:
-            refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             refused.set_exception(exc.again())
             return refused
 
-    def answer(self, outcome: asyncio.Future[int]) -> tuple[bytes, bool]:
+    def answer(self, outcome: asyncio.Future[Any]) -> tuple[bytes, bool]:
         """Return the bytes of the answer, and whether the connection stays open."""
-        reply = None if outcome.cancelled() else self._reply(outcome)
+        reply = None if outcome.cancelled() else self._reply_to(outcome)
         self._end(NO_ANSWER if reply is None else reply.status, time.monotonic() - self._began_s)
         if reply is None:
             return b"", False
@@ -171,13 +170,13 @@ class RepeatedRequest:
             reply.force_close()
         return reply.repeated(self._client), reply.keep_alive
 
-    def _reply(self, outcome: asyncio.Future[int]) -> Reply:
+    def _reply_to(self, outcome: asyncio.Future[Any]) -> Reply:
         error = outcome.exception()
         if error is None:
-            return self._push.answer(outcome.result())
+            return self._reply(outcome.result())
         try:
             if isinstance(error, LmqError):
-                return self._push.answer(error)
+                return self._reply(error)
             log.error("request failed", exc_info=error)
             return Reply(500, close=True)
         finally:

@@ -1,0 +1,148 @@
+"""Heads of requests that repeat an earlier one of their connection, but for what SDKs change in each request.
+
+These are the length of the body, the date, the signature, the hash of the body and the id of the invocation. For the same
+bytes in all other places, parsing, routing and authorization give the same result.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .attempts import INVOCATION
+
+if TYPE_CHECKING:
+    from .signature import Claim
+
+__all__ = ["RepeatedSignature", "SendPattern"]
+
+_LENGTH, _STAMP, _PAYLOAD = b"content-length", b"x-amz-date", b"x-amz-content-sha256"
+_INVOCATION: Final = INVOCATION.encode("ascii")
+_AUTHORIZATION: Final = b"authorization"
+_VALUES: Final = {
+    _LENGTH: re.compile(rb"[0-9]{1,6}"),
+    _STAMP: re.compile(rb"[0-9]{8}T[0-9]{6}Z"),
+    _PAYLOAD: re.compile(rb"[0-9a-f]{64}"),
+    _INVOCATION: re.compile(rb"[!-~]{1,64}"),
+    _AUTHORIZATION: re.compile(rb"[0-9a-f]{64}"),
+}
+"""The part that changes of the value of each header."""
+_SIGNATURE: Final = b"Signature="
+_OTHER_FRAMING: Final = re.compile(rb"(?i)\r\n(?:transfer-encoding|upgrade|expect|traceparent)[ \t]*:")
+_END: Final = b"\r\n\r\n"
+
+
+class RepeatedSignature(NamedTuple):
+    """The parts in which the signature of a repeated request differs; `payload` is empty if the client sends none."""
+
+    stamp: bytes
+    signature: bytes
+    canonical: bytes
+    payload: bytes
+
+
+class _Place(NamedTuple):
+    """A value that changes: its header, and its place in the head."""
+
+    name: bytes
+    start: int
+    end: int
+
+
+class SendPattern:
+    """The head of a request.
+
+    Args:
+        head: the bytes of the head.
+        places: the values that change, in their order.
+        canonical: a template of the canonical request with the values that it contains; None without a signature.
+    """
+
+    __slots__ = ("_canonical", "_places", "_signed", "_size", "_texts")
+
+    def __init__(self, head: bytes, places: list[_Place], canonical: tuple[bytes, list[bytes]] | None) -> None:
+        self._size = len(head)
+        self._places = places
+        starts = [0, *(place.end for place in places)]
+        ends = [*(place.start for place in places), len(head)]
+        self._texts = [head[start:end] for start, end in zip(starts, ends, strict=True)]
+        self._canonical, self._signed = canonical or (b"", [])
+
+    @classmethod
+    def of(cls, head: bytes, claim: Claim | None) -> SendPattern | None:
+        """Return the pattern of a complete head with this signature; None if requests with it do not simply follow each other."""
+        if _OTHER_FRAMING.search(head) or not head.endswith(_END):
+            return None
+        places = _places(head)
+        if places is None:
+            return None
+        values = {place.name: head[place.start : place.end] for place in places}
+        if claim is None:
+            return cls(head, places, None) if _LENGTH in values else None
+        signed = values.get(_STAMP), values.get(_AUTHORIZATION)
+        if _LENGTH not in values or signed != (claim.stamp.encode(), claim.signature.encode()):
+            return None
+        return cls(head, places, _template(claim.canonical, values))
+
+    def match(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
+        """Return the values that change and the body, if `data` is exactly one request with this head."""
+        size = data.find(_END) + len(_END)
+        shift, at, found = 0, 0, dict[bytes, bytes]()
+        for text, place in zip(self._texts, self._places, strict=False):
+            start = place.start + shift
+            if place.name == _LENGTH:
+                # The only value whose length may change.
+                shift = size - self._size
+            end = place.end + shift
+            value = data[start:end]
+            if data[at:start] != text or _VALUES[place.name].fullmatch(value) is None:
+                return None
+            found[place.name] = value
+            at = end
+        body = data[size:]
+        return (found, body) if data[at:size] == self._texts[-1] and int(found[_LENGTH]) == len(body) else None
+
+    def signature(self, found: dict[bytes, bytes]) -> RepeatedSignature:
+        """Return the signature of a request that has these values."""
+        canonical = self._canonical % tuple([found[name] for name in self._signed])
+        return RepeatedSignature(found[_STAMP], found[_AUTHORIZATION], canonical, found.get(_PAYLOAD, b""))
+
+    @staticmethod
+    def invocation(found: dict[bytes, bytes]) -> bytes | None:
+        """Return the id of the invocation of a request that has these values, None if it has none."""
+        return found.get(_INVOCATION)
+
+
+def _places(head: bytes) -> list[_Place] | None:
+    """Return the values that change in a head; None if one of these headers is there twice."""
+    places: list[_Place] = []
+    names: set[bytes] = set()
+    at = 0
+    for line in head.split(b"\r\n"):
+        given, _colon, value = line.partition(b":")
+        name = given.lower()
+        if name in names:
+            return None
+        if name in _VALUES:
+            names.add(name)
+            start = at + len(line) - len(value.lstrip(b" \t"))
+            text = value.strip(b" \t")
+            if name == _AUTHORIZATION:
+                before, mark, text = text.rpartition(_SIGNATURE)
+                start += len(before) + len(mark)
+            if _VALUES[name].fullmatch(text) is not None:
+                places.append(_Place(name, start, start + len(text)))
+        at += len(line) + 2
+    return places
+
+
+def _template(canonical: bytes, values: dict[bytes, bytes]) -> tuple[bytes, list[bytes]]:
+    """Return a template of a canonical request, and the names of the values that it takes."""
+    lines = canonical.replace(b"%", b"%%").split(b"\n")
+    names: list[bytes] = []
+    for number, line in enumerate(lines):
+        name = line.partition(b":")[0]
+        if name in values and line == b"%b:%b" % (name, values[name]):
+            lines[number] = name + b":%b"
+            names.append(name)
+    return b"\n".join(lines), names

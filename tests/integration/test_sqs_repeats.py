@@ -1,0 +1,208 @@
+"""Sends that repeat an earlier one of their connection: the port answers them without parsing, and no differently."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmqcluster.core.log.commands import DeleteToken
+from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
+from lmqcluster.node.access.tokens import create_token
+from lmqcluster.protocols.sqs import SqsPort
+from lmqcluster.wire.address import Address
+
+from .guarded_node import guarded_node
+from .programs import DEADLINE_S
+from .sqs_signed import signed
+
+URL = "http://localhost/000000000000/shop"
+
+
+class Client:
+    """A connection to a port, and how many of its requests were handled in full."""
+
+    def __init__(self, port: SqsPort, node: Any, key: tuple[str, str], full: list[str]) -> None:
+        self.node = node
+        self.full = full
+        self._key = key
+        self._host = f"127.0.0.1:{port.port}"
+        self._port = port.port
+        self._sent = 0
+
+    async def connect(self) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port)
+
+    def request(self, action: str = "SendMessage", *, invocation: str = "", **given: Any) -> bytes:
+        """Return the bytes of a request."""
+        self._sent += 1
+        headers = {"amz-sdk-invocation-id": invocation or f"{self._sent:036d}", "amz-sdk-request": "attempt=1"}
+        body = json.dumps({"QueueUrl": URL, **given}).encode()
+        return signed(self._key, self._host, body, time.time(), headers, action)
+
+    async def ask(self, data: bytes) -> tuple[int, Any]:
+        """Return the status and the value of the answer to a request."""
+        self.writer.write(data)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        assert b"\r\nx-amzn-RequestId: " in head
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        content = await self.reader.readexactly(length)
+        return int(head.split()[1]), json.loads(content) if content else None
+
+    async def send(self, body: str, **given: Any) -> Any:
+        """Send a message; return the answer, which must be right."""
+        status, answer = await self.ask(self.request(MessageBody=body, **given))
+        assert (status, answer["MD5OfMessageBody"]) == (200, hashlib.md5(body.encode()).hexdigest())
+        return answer
+
+    def stored(self) -> int:
+        """Return the number of messages in the queue."""
+        return len(self.node.service.sender.state().queues[b"shop"])
+
+
+@asynccontextmanager
+async def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+    """Yield a connection with the key of a token."""
+    full: list[str] = []
+    serve = SqsPort.serve
+
+    async def counted(self: SqsPort, request: Any) -> Any:
+        reply = await serve(self, request)
+        full.append(request.route)
+        return reply
+
+    monkeypatch.setattr(SqsPort, "serve", counted)
+    async with asyncio.timeout(DEADLINE_S), guarded_node(folder, sqs=Address("127.0.0.1", 2)) as guarded:
+        port = SqsPort(guarded.node, "127.0.0.1", 0)
+        await port.start()
+        secret = await create_token(guarded.node, "shop", "admin", ".*", None, sqs=True)
+        client = Client(port, guarded.node, ("shop", secret_access_key(sqs_key(secret.encode()))), full)
+        await client.connect()
+        try:
+            await client.ask(client.request("CreateQueue", QueueName="shop"))
+            await client.send("first")
+            full.clear()
+            yield client
+        finally:
+            client.writer.close()
+            port.retire()
+            await port.stop(1.0)
+
+
+def on_a_connection(folder: Path, monkeypatch: pytest.MonkeyPatch, main: Callable[[Client], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with connected(folder, monkeypatch) as client:
+            await main(client)
+
+    asyncio.run(run())
+
+
+def test_repeated_sends_are_stored_and_answered_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        bodies = ["x", 'caf\u00e9 \U0001f600 "\\\n', "y" * 5_000, "z"]
+        answers = [await client.send(body) for body in bodies]
+        assert client.full == []
+        _status, answer = await client.ask(client.request("ReceiveMessage", MaxNumberOfMessages=10))
+        found = [(one["MessageId"], one["Body"]) for one in answer["Messages"]]
+        assert found[1:] == [(answer["MessageId"], body) for answer, body in zip(answers, bodies, strict=True)]
+        assert client.full == ["ReceiveMessage"]
+        await client.send("after another action")
+        assert client.full == ["ReceiveMessage"]
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_send_that_an_sdk_repeats_is_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        data = client.request(MessageBody="x", invocation="i" * 36)
+        first = await client.ask(data)
+        assert await client.ask(data) == first
+        await client.send("y")
+        assert (client.full, client.stored()) == ([], 3)
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"MessageAttributes": {"a": {"DataType": "String", "StringValue": "b"}}},
+        {"DelaySeconds": 0},
+        {"MessageGroupId": "g"},
+    ],
+)
+def test_a_message_with_more_than_a_text_is_handled_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    async def main(client: Client) -> None:
+        await client.send("x", **more)
+        assert client.full == ["SendMessage"]
+        await client.send("y")
+        await client.send("z")
+        assert (client.full, client.stored()) == (["SendMessage"], 4)
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_what_would_be_refused_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        data = client.request(MessageBody="right")
+        for wrong, code in (
+            (data.replace(b"right", b"wrong"), "InvalidSignatureException"),
+            (client.request(MessageBody="\x00"), "InvalidMessageContents"),
+            (client.request(MessageBody=""), "MissingRequiredParameterException"),
+            (client.request(MessageBody=7), "SerializationException"),
+            (client.request(QueueUrl="none", MessageBody="x"), "QueueDoesNotExist"),
+        ):
+            status, answer = await client.ask(wrong)
+            assert (status >= 400, answer["__type"].partition("#")[2]) == (True, code)
+            await client.send("and the connection goes on")
+        assert client.full == ["unknown"] + ["SendMessage"] * 4
+        assert client.stored() == 6
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_full_queue_refuses_repeated_sends_and_entries_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(client: Client) -> None:
+        await client.node.service.set_properties(b"shop", [("max_items", 3)])
+        await client.send("x")
+        entries = [{"Id": f"e{number}", "MessageBody": "x"} for number in range(3)]
+        _status, answer = await client.ask(client.request("SendMessageBatch", Entries=entries))
+        assert [one["Id"] for one in answer["Successful"]] == ["e0"]
+        assert [(one["Id"], one["Code"]) for one in answer["Failed"]] == [("e1", "OverLimit"), ("e2", "OverLimit")]
+        status, answer = await client.ask(client.request(MessageBody="x"))
+        assert (status, answer["__type"]) == (403, "com.amazonaws.sqs#OverLimit")
+        assert (client.full, client.stored()) == (["SendMessageBatch"], 3)
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_the_end_of_a_token_ends_its_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        await client.send("x")
+        await client.node.service.sender.propose(DeleteToken(b"shop", without_admin=True), 64)
+        status, answer = await client.ask(client.request(MessageBody="x"))
+        assert (status, answer["__type"]) == (403, "com.amazonaws.sqs#UnrecognizedClientException")
+        assert client.stored() == 2
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_the_end_of_a_queue_ends_its_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        await client.send("x")
+        await client.node.service.delete(b"shop")
+        status, answer = await client.ask(client.request(MessageBody="x"))
+        assert (status, answer["__type"]) == (400, "com.amazonaws.sqs#QueueDoesNotExist")
+
+    on_a_connection(tmp_path, monkeypatch, main)
