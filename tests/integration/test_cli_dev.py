@@ -104,13 +104,19 @@ def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
 def test_the_table_fits_into_a_small_terminal(tmp_path: Path) -> None:
     offset = free_offset()
     arguments = ["dev", "--offset", str(offset), "--data-dir", str(tmp_path)]
-    code, seen = run_in_terminal("lmq", *arguments, columns=80, typed=b"\x03", typed_at=b"Ctrl-C stops all nodes")
-    assert code == 0
+    with started("lmq", *arguments, environment={"COLUMNS": "80"}) as process:
+        running = Dev(process, offset, tmp_path)
+        running.wait_line("Ctrl-C stops all nodes")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(READY_S) == 0
+    seen = "".join(running.lines)
     shown = seen[seen.index("The cluster is ready") : seen.index("Ctrl-C stops all nodes")].splitlines()
     assert len(shown) <= 20
-    assert max(map(len, shown)) <= 80
+    table = [line for line in shown if re.match(r"  \S+ +127", line)]
+    assert len(table) == len(BASE), "a line for each protocol"
+    assert max(map(len, table)) <= 80
     for k in range(3):
-        assert any(f"127.0.0.1:{18800 + offset + 10 * k}" in line for line in shown)
+        assert any(f"127.0.0.1:{18800 + offset + 10 * k}" in line for line in table)
 
 
 def test_the_commands_to_try_work(dev: Dev) -> None:
