@@ -124,8 +124,8 @@ def understood(line: str) -> list[str]:
     Raises:
         click.UsageError: lmq-admin does not know it.
     """
-    # A shell gives the text after <<< to the program as its input.
-    program, *arguments = shlex.split(line.partition(" <<< ")[0])
+    # A shell gives the text after <<<, or what another program decodes, to the program as its input.
+    program, *arguments = shlex.split(line.rpartition(" | ")[2].partition(" <<< ")[0])
     assert program == "lmq-admin"
     names: list[str] = []
     command: click.Command = cli

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from lmqcluster import Client
 from lmqcluster.wire.errors import LmqError
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, wait_for
 
 from .console import Console
 from .tools import chromium
@@ -26,7 +26,7 @@ from .tools import chromium
 SIZES: Final = {"wide": (1280, 900), "narrow": (390, 800)}
 SCHEMES: Final = ("light", "dark")
 LONG_NAME: Final = "ordersofacustomerwhosenamehasnohyphens" + "andisstillmuchlongerthanonewouldexpectofaname"
-FEW_BYTES_MAX: Final = {"LMQ_DISK_BYTES_MAX": "6MiB", "LMQ_MEMORY_BYTES_MAX": "24MiB"}
+FEW_BYTES_MAX: Final = {"LMQ_DISK_BYTES_MAX": "6MiB", "LMQ_MEMORY_BYTES_MAX": "64MiB"}
 
 
 def _work(cluster: Cluster) -> None:
@@ -65,6 +65,8 @@ def _no_quorum(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _dead_letters(cluster: Cluster) -> list[tuple[str, str]]:
+    # The node counts from its first look at the queues on.
+    wait_for(lambda: cluster[0].get_json("/v1/overview")["attention"]["age_s"] is not None, "the first look")
     with Client(",".join(cluster.rpc_addresses)) as client:
         client.update_props("mail", {"retry": 0, "dead_letter_queue": "mail.dead"})
         client.push_many("mail", [b'{"order": %d}' % number for number in range(300)])

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from lmqcluster import Client
 from tests.integration.cluster import Cluster, wait_for
+from tests.integration.sqs_http import SqsHttp
 
 from .conftest import OpenConsole
 from .console import understood
@@ -288,4 +289,125 @@ def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, clus
     again = client.pull(queue_name, timeout=0)
     assert again is not None
     assert again.content == b"one delivery"
+    assert console.errors == []
+
+
+def test_single_messages(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    """A dead letter is sent back, moved or deleted; a leased message returned or deleted; a waiting one copied."""
+    dead, other = f"{queue_name}.dead", f"{queue_name}-other"
+    client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})
+    client.push_many(queue_name, [b"first", b"second", b"third"])
+    for message in client.pull_many(queue_name, 3):
+        message.nack()
+    console = open_console(f"queue/{dead}")
+    rows = console.main.get_by_role("region", name="Messages").locator("tbody > tr:not(.details)")
+    expect(rows).to_have_count(3)
+
+    def act(button: str) -> None:
+        """Open the first message and press a button beside its body."""
+        rows.first.get_by_role("button").click()
+        console.main.get_by_role("group", name="Message").get_by_role("button", name=button, exact=True).click()
+
+    act("Redrive")
+    assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
+    expect(rows).to_have_count(2)
+    act("Redrive")
+    console.fill("To queue", other)
+    assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
+    expect(rows).to_have_count(1)
+    act("Push a copy")
+    console.fill("To queue", other)
+    assert understood(console.confirm("Push")) == ["message", "push"]
+    expect(rows).to_have_count(1)
+    console.main.get_by_role("group", name="Message").get_by_role("button", name="Delete", exact=True).click()
+    assert understood(console.confirm("Delete")) == ["queue", "purge"]
+    expect(rows).to_have_count(0)
+    assert [one.content for one in client.pull_many(other, 3)] == [b"second", b"third"]
+
+    # A waiting message that is no dead letter cannot be changed; it is pulled and changed.
+    console.open(f"queue/{queue_name}")
+    rows.first.get_by_role("button").click()
+    expect(console.main.get_by_role("group", name="Message")).to_contain_text("Consumers may get this message")
+    client.update_props(queue_name, {"retry": 5})
+    client.push(queue_name, b"kept")
+    assert len(client.pull_many(queue_name, 2)) == 2
+    console.press("Reload")
+    expect(rows.first).to_contain_text("leased")
+    act("Delete")
+    assert understood(console.confirm("Delete")) == ["message", "ack"]
+    expect(rows).to_have_count(1)
+    act("Return")
+    assert understood(console.confirm("Return")) == ["message", "nack"]
+    expect(rows.first).to_contain_text("ready")
+    again = client.pull(queue_name, timeout=0)
+    assert again is not None
+    assert again.content == b"kept"
+    assert console.errors == []
+
+
+def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_name: str) -> None:
+    console = open_console("queues")
+    console.press("New queue")
+    console.dialog.get_by_label("Kind").select_option("fair")
+    console.fill("Name", f"{queue_name}-fair")
+    assert understood(console.confirm("Create")) == ["queue", "set"]
+    expect(console.row("Properties", "group_mode")).to_contain_text("fair")
+    console.open("queues")
+    console.press("New queue")
+    console.dialog.get_by_label("Kind").select_option("fifo")
+    console.fill("Name", queue_name)
+    expect(console.dialog.get_by_role("alert")).to_contain_text("ends with .fifo")
+    console.fill("Name", f"{queue_name}.fifo")
+    expect(console.dialog.get_by_role("alert")).to_have_count(0)
+    line = console.confirm("Create")
+    assert understood(line) == ["queue", "set"]
+    assert "--annotate sqs.kind=fifo" in line
+    expect(console.row("Properties", "key_window")).to_contain_text("300")
+    # A client of SQS takes it for a FIFO queue: a repeated send is stored once.
+    sqs = SqsHttp(str(cluster[1].sqs))
+    url = sqs("GetQueueUrl", QueueName=f"{queue_name}.fifo")["QueueUrl"]
+    message = {"MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    assert (
+        sqs("SendMessage", QueueUrl=url, **message)["MessageId"]
+        == sqs("SendMessage", QueueUrl=url, **message)["MessageId"]
+    )
+    (found,) = sqs("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert found["Body"] == "x"
+    sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
+    assert console.errors == []
+
+
+def test_clients_of_all_nodes_are_shown_and_closed(
+    open_console: OpenConsole, cluster: Cluster, queue_name: str
+) -> None:
+    with Client(cluster[0].rpc) as owner, Client(cluster[2].rpc) as consumer:
+        owner.push_many(queue_name, [b"x"] * 2)
+        assert consumer.pull(queue_name, timeout=0) is not None
+        console = open_console(f"queue/{queue_name}")
+        expect(console.row("Consumers", "Consumers")).to_contain_text("1: 1 at n3")
+        console.open(f"queues?name={queue_name}")
+        expect(console.row("Queues", queue_name)).to_contain_text("2")
+        console.open("clients")
+        holder = console.row("Who holds messages", queue_name)
+        expect(holder).to_contain_text("n3")
+        expect(holder).to_contain_text("open")
+        address = holder.locator("td").nth(2).inner_text()
+        console.press(f"Close: {address}")
+        assert understood(console.confirm("Close")) == ["client", "close"]
+        expect(holder).to_contain_text("closed")
+        # The client connects again.
+        assert consumer.pull(queue_name, timeout=0) is not None
+    assert console.errors == []
+
+
+def test_queues_that_need_attention_are_named(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    client.update_props(queue_name, {"retry": 0, "dead_letter_queue": f"{queue_name}.dead"})
+    client.push_many(queue_name, [b"x"] * 3)
+    for message in client.pull_many(queue_name, 3):
+        message.nack()
+    console = open_console("overview")
+    findings = console.main.locator(".findings.problems")
+    line = findings.locator("li", has=console.page.get_by_role("link", name=queue_name, exact=True))
+    expect(line).to_contain_text("mend the consumer, then redrive")
+    expect(findings).to_contain_text("Queues need attention")
     assert console.errors == []

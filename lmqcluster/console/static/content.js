@@ -30,17 +30,12 @@ export function readable({ content, content_type: type }, { cut = false } = {}) 
 }
 
 /** Return the text of a body, or null if it is not UTF-8. An incomplete character at the end of a cut body is left out. */
-function textOf(body, { cut = false } = {}) {
+export function textOf(body, { cut = false } = {}) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(body, { stream: cut });
   } catch {
     return null;
   }
-}
-
-/** Return the stored body as text; null if it is not UTF-8 or is MessagePack. */
-export function textOfBody({ stored, packed }) {
-  return packed ? null : textOf(stored);
 }
 
 function jsonOf(body) {

@@ -6,7 +6,6 @@ import { segmentOf, textOf } from "./names.js";
 
 const NODES = ["#/nodes", "Nodes"];
 const LARGEST = ["#/queues?sort=bytes", "Largest queues"];
-const DROPPED = ["#/queues?sort=dropped", "Queues that dropped most"];
 
 // What to do if a check fails.
 const CHECKS = {
@@ -19,12 +18,11 @@ const CHECKS = {
   quota: ["Remove what the client no longer uses, or divide its work among several tokens: docs/limits.md.", ["#/tokens", "Tokens"]],
   "safe to stop": ["Keep this node running until the others are back."],
 };
-const DROPS = ["Their deliveries were not acknowledged. Set dead_letter_queue to keep such messages.", DROPPED];
 const REFUSALS = ["Their queues are full. Consume messages, or raise max_items or max_size.", LARGEST];
 
 // What to do about a queue, by the reason why it needs attention.
 const REASONS = {
-  dead_letters: ["Read why they failed, mend the consumer, then redrive them.", ["#/dead_letters", "Dead letters"]],
+  dead_letters: ["Read why they failed, mend the consumer, then redrive them. Without a dead_letter_queue they are lost.", ["#/dead_letters", "Dead letters"]],
   returns: ["Consumers give messages back or take too long. Look for errors in their logs, or set a longer timeout.", ["#/clients", "Clients"]],
   waiting: ["Start consumers, or see why they have stopped.", ["#/clients", "Clients"]],
 };
@@ -32,16 +30,16 @@ const QUEUES_SHOWN = 8;
 const NONE = { queues: [], totals: {}, age_s: null };
 
 /**
- * Create the list; `show(overview, losses)` updates it. `losses` are the numbers of messages dropped and refused in the
- * last ten minutes.
+ * Create the list; `show(overview, refused)` updates it. `refused` is the number of messages refused in the last ten
+ * minutes.
  */
 export function findings() {
   const element = h("ul", { class: "findings" });
   let shown = "";
 
-  function show({ checks, cluster, attention = NONE }, losses) {
+  function show({ checks, cluster, attention = NONE }, refused) {
     const problems = failed(checks, cluster);
-    const queues = [...needy(attention), ...lost(losses)];
+    const queues = [...needy(attention), ...full(refused)];
     const well = problems.length > 0 ? [] : [{ what: wellText(cluster, checks.length, queues.length > 0, attention) }];
     const found = [...problems, ...well, ...queues];
     const text = JSON.stringify([found, cluster.has_quorum]);
@@ -89,9 +87,6 @@ function failed(checks, cluster) {
   });
 }
 
-function lost({ dropped, refused }) {
-  const found = [];
-  if (dropped > 0) found.push({ what: `${plural(dropped, "message")} dropped in the last 10 minutes.`, todo: DROPS[0], link: DROPS[1] });
-  if (refused > 0) found.push({ what: `${plural(refused, "message")} refused in the last 10 minutes.`, todo: REFUSALS[0], link: REFUSALS[1] });
-  return found;
+function full(refused) {
+  return refused > 0 ? [{ what: `${plural(refused, "message")} refused in the last 10 minutes.`, todo: REFUSALS[0], link: REFUSALS[1] }] : [];
 }

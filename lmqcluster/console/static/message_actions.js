@@ -9,17 +9,14 @@ import { attributeWords } from "./attributes.js";
 import { announce, h } from "./dom.js";
 import { queueWord, quoted } from "./names.js";
 
-/** Create the buttons; `text` is the body as text, null if it is binary or incomplete. */
+/** Create the buttons; `text` is the readable body, null if it is binary. */
 export function messageActions(page, message, text, reload) {
   const isLeased = message.id !== null;
   const isDead = !isLeased && message.origin !== undefined;
   const buttons = [];
-  if (text !== null) {
-    buttons.push(
-      h("button", { type: "button", class: "small", onclick: () => copyBody(text) }, "Copy the body"),
-      actionButton("Push a copy", "write", () => pushCopy(page, message, text), { kind: "small" }),
-    );
-  }
+  if (text !== null) buttons.push(h("button", { type: "button", class: "small", onclick: () => copyBody(text) }, "Copy the body"));
+  // Only a complete body can be stored again.
+  if (!message.truncated && !Array.isArray(message.content)) buttons.push(actionButton("Push a copy", "write", () => pushCopy(page, message), { kind: "small" }));
   if (isDead) {
     buttons.push(
       actionButton("Redrive", "admin", () => redriveOne(page, message, reload), { kind: "small" }),
@@ -41,16 +38,23 @@ async function copyBody(text) {
   announce("The body is copied.");
 }
 
-async function pushCopy(page, message, content) {
+/** Return the command that pushes a copy; the shell decodes a binary body. */
+function pushCommand(queue, { content, content_type: type, attributes }) {
+  const options = ["--content-type", quoted(type), ...attributeWords(attributes)];
+  if (typeof content === "string") return commandLine("message push", [queue, quoted(content)], options);
+  return `echo ${content.base64} | base64 --decode | ${commandLine("message push", [queue], options)}`;
+}
+
+async function pushCopy(page, message) {
   const to = field("to", "To queue", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Created if it does not exist.");
   await ask({
     title: `Push a copy of message ${message.sequence}`,
     text: [`The body, the content type and the attributes are stored as a new message. The message itself stays in ${page.name}.`],
     fields: [to],
     verb: "Push",
-    command: (values) => commandLine("message push", [values.to ? quoted(values.to) : "QUEUE", quoted(content)], ["--content-type", quoted(message.content_type), ...attributeWords(message.attributes)]),
+    command: (values) => pushCommand(values.to ? quoted(values.to) : "QUEUE", message),
     run: async (values) => {
-      const copy = { content, content_type: message.content_type, attributes: message.attributes };
+      const copy = { content: message.content, content_type: message.content_type, attributes: message.attributes };
       await change("POST", `/v1/queues/${encodeURIComponent(values.to)}/messages`, { messages: [copy] });
       return `A copy is stored in ${values.to}.`;
     },

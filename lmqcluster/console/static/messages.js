@@ -4,7 +4,7 @@ import { commandBox, commandLine, field } from "./actions.js";
 import { get } from "./api.js";
 import { attributesLine, attributesTable } from "./attributes.js";
 import { columnChoice } from "./columns.js";
-import { preview, readable, textOfBody, viewer } from "./content.js";
+import { preview, readable, textOf as textOfBody, viewer } from "./content.js";
 import { debounce, h, setText, table } from "./dom.js";
 import { jsonLines, save } from "./export.js";
 import { bytes, count, duration } from "./format.js";
@@ -123,7 +123,7 @@ function rows(page, message, reload) {
     below.hidden = !below.hidden;
     toggle.setAttribute("aria-expanded", String(!below.hidden));
     if (details.hasChildNodes()) return;
-    const text = Array.isArray(message.content) || message.truncated ? null : textOfBody(bodies[0]);
+    const text = parts.length > 1 || message.truncated ? null : textOfBody(bodies[0].body);
     details.append(messageActions(page, message, text, reload));
     parts.forEach((part, place) => {
       if (parts.length > 1) details.append(h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`));

@@ -83,7 +83,7 @@ export function open({ samples }) {
     const rates = samples.tip.rates;
     for (const [id, , , value] of TILES) if (value) figures.update(id, value(overview.totals, rates));
     drawCharts();
-    state.show(overview, lostRecently(samples, overview.totals));
+    state.show(overview, refusedRecently(samples, overview.totals));
     syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
     showTroubles(overview.totals);
   }
@@ -160,8 +160,7 @@ function nodeRow() {
   };
 }
 
-/** Return how many messages were dropped and refused in the last ten minutes. */
-function lostRecently(samples, totals) {
-  const then = samples.before(RECENT_S).sums;
-  return { dropped: totals.dropped_total - then.dropped_total, refused: totals.refused_total - then.refused_total };
+/** Return how many messages were refused in the last ten minutes. */
+function refusedRecently(samples, totals) {
+  return totals.refused_total - samples.before(RECENT_S).sums.refused_total;
 }
