@@ -82,7 +82,7 @@ def _disk_nearly_full(cluster: Cluster) -> list[tuple[str, str]]:
                 client.push_many("archive", [os.urandom(1_000) for _ in range(500)])
             except LmqError:
                 break
-    return [("overview", "disk limit"), ("nodes", "Messages on disk")]
+    return [("overview", "Disk limit"), ("nodes", "Messages on disk")]
 
 
 SITUATIONS: Final[dict[str, Callable[[Cluster], list[tuple[str, str]]]]] = {

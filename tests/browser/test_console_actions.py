@@ -345,6 +345,24 @@ def test_single_messages(open_console: OpenConsole, client: Client, queue_name: 
     assert console.errors == []
 
 
+def test_reasons_of_dead_letters(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    dead = f"{queue_name}.dead"
+    client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})
+    for reason in ("no such customer", "no such customer", "card refused"):
+        client.push(queue_name, b"x", attributes={"lmq.reason": reason, "tenant": "a"})
+    for message in client.pull_many(queue_name, 3):
+        message.nack()
+    console = open_console("dead_letters")
+    row = console.row("Queues with dead letters", dead)
+    expect(row).to_contain_text("no such customer (2 of the first 3)")
+    console.open(f"queue/{dead}")
+    messages = console.main.get_by_role("region", name="Messages")
+    expect(messages).to_contain_text(f"exhausted in {queue_name} after 1 delivery: card refused")
+    assert console.column("Messages", 7) == ["tenant=a"] * 3
+    client.purge(dead)
+    assert console.errors == []
+
+
 def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_name: str) -> None:
     console = open_console("queues")
     console.press("New queue")

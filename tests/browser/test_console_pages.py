@@ -148,6 +148,28 @@ def test_no_plot_is_empty_on_opening_after_an_hour_of_load(
     assert console.errors == []
 
 
+def test_a_burst_does_not_flatten_the_plots(open_console: OpenConsole, cluster: Cluster) -> None:
+    _wait_for_history(cluster[0], 1)
+
+    def with_a_burst(request: Route) -> None:
+        answer = request.fetch()
+        found = answer.json()
+        hour = _hour(found["history"][-1])
+        for sample in hour[100:102]:
+            sample["ready"] += 44_000_000
+        request.fulfill(response=answer, json={**found, "history": hour})
+
+    console = open_console("tokens")
+    console.page.route(re.compile(r"/v1/overview\?history$"), with_a_burst)
+    console.page.goto(f"{console.page.url.partition('#')[0]}#/overview")
+    console.page.reload()
+    plot = console.main.get_by_role("img", name="Messages waiting")
+    expect(plot).to_contain_text("cut off; up to 44M")
+    expect(plot.get_by_text("15k", exact=True)).to_be_visible()
+    expect(console.main.get_by_role("img", name="Messages a second")).not_to_contain_text("cut off")
+    assert console.errors == []
+
+
 @pytest.mark.parametrize(("route", "late"), [("overview", "/v1/overview"), (f"queue/{BUSY}", f"/v1/queues/{BUSY}")])
 def test_no_plot_is_shown_before_there_is_something_to_plot(open_console: OpenConsole, route: str, late: str) -> None:
     console = open_console("tokens")

@@ -1,7 +1,7 @@
 // Queues with leases; and of all nodes, the holders of messages, waiting pulls and connections.
 
 import { actionButton, ask, commandBox, commandLine, readOnlyNote } from "./actions.js";
-import { change, get, may } from "./api.js";
+import { access, change, get, may } from "./api.js";
 import { h, setText, textRow, wrapping } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { list } from "./list.js";
@@ -98,7 +98,8 @@ function connectionRow(first, refresh) {
 }
 
 async function closeConnection({ node, address, user }, refresh) {
-  const again = user ? `The client may connect again. To refuse it, delete the token ${user}.` : "The client may connect again.";
+  // Without tokens, all clients have the same name.
+  const again = user && access.tokens ? `The client may connect again. To refuse it, delete the token ${user}.` : "The client may connect again.";
   const done = await ask({
     title: `Close the connection of ${address}`,
     text: [`${node} closes the connection. Pulls that wait on it end; leases of its messages stay until they expire. ${again}`],

@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { h, setText, textRow, wrapping } from "./dom.js";
 import { count, duration } from "./format.js";
 import { list } from "./list.js";
+import { REASON } from "./messages.js";
 import { segmentOf, textOf } from "./names.js";
 import { redriveMessages } from "./queue_actions.js";
 
@@ -12,9 +13,14 @@ export const label = "Dead letters";
 
 const ROWS = 100;
 const PERIOD_MS = 3000;
+// Queues whose reasons are looked up, the largest first, and the messages of each; every so many refreshes.
+const EXPLAINED = 10;
+const SAMPLE = 20;
+const EXPLAINED_EVERY = 5;
 const HERE = [
   { label: "Queue" },
   { label: "Dead letters", numeric: true, title: "Messages that the cluster moved here and that are not leased" },
+  { label: "Main reason", prose: true, title: "The most frequent reason among the first messages, as their consumers gave it" },
   { label: "Leased", numeric: true, title: "Leased messages of the queue" },
   { label: "All", numeric: true, title: "All messages of the queue, including those pushed by clients" },
   { label: "Oldest", numeric: true, title: "Time for which the first message has been ready" },
@@ -31,10 +37,25 @@ export function open() {
   const here = list("Queues with dead letters", HERE, "There are no dead letters.");
   const from = list("Sources of failed messages", FROM, "No queue has failed messages.");
   const complaint = h("p", { class: "complaint", role: "alert" });
+  const reasons = new Map();
+  let turn = 0;
+
+  /** Look up the main reason of a queue, which may have been deleted. */
+  async function explain({ name }) {
+    const segment = segmentOf(name);
+    try {
+      const { messages } = await get(`/v1/queues/${segment}/messages?limit=${SAMPLE}&bytes=0`);
+      reasons.set(segment, mainReason(messages));
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+  }
 
   async function refresh() {
     const found = await get(`/v1/queues?state=dead_letters&sort=dead_letters&limit=${ROWS}`);
-    here.show(found.queues, found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, refresh));
+    if (turn % EXPLAINED_EVERY === 0) await Promise.all(found.queues.slice(0, EXPLAINED).map(explain));
+    turn += 1;
+    here.show(found.queues, found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, reasons, refresh));
     const sources = new Map();
     // The top queues of each kind; a queue can be in both.
     for (const sort of ["dead_lettered", "dropped"]) {
@@ -64,7 +85,18 @@ export function open() {
   };
 }
 
-function hereRow({ name: given }, refresh) {
+/** Return the most frequent reason of dead letters, with its number if there are others. */
+function mainReason(messages) {
+  const counts = new Map();
+  for (const { attributes, origin } of messages) {
+    const reason = attributes?.[REASON] ?? origin?.reason;
+    if (typeof reason === "string") counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  }
+  const [[reason, most] = ["", 0]] = [...counts].sort(([, one], [, other]) => other - one);
+  return counts.size > 1 ? `${reason} (${count(most)} of the first ${count(messages.length)})` : reason;
+}
+
+function hereRow({ name: given }, reasons, refresh) {
   const segment = segmentOf(given);
   const name = textOf(segment);
   // The fields that the dialogs of a queue's page use.
@@ -72,7 +104,7 @@ function hereRow({ name: given }, refresh) {
   const button = actionButton("Redrive", "admin", () => redriveMessages(page, refresh), { kind: "small" });
   button.setAttribute("aria-label", `Redrive: ${name}`);
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
-  const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), count(queue.leased), count(queue.size), duration(queue.oldest_age_s)], link);
+  const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), reasons.get(segment) ?? "–", count(queue.leased), count(queue.size), duration(queue.oldest_age_s)], link);
   row.element.append(h("td", {}, button));
   return row;
 }

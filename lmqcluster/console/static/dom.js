@@ -55,10 +55,10 @@ export function syncRows(body, items, keyOf, make) {
   });
 }
 
-/** Create a row whose texts are `cells(item)`; columns are {numeric}, {word} for cells without wrapping, or {}. */
+/** Create a row whose texts are `cells(item)`; columns are {numeric}, {word} for cells without wrapping, {prose} for sentences, or {}. */
 export function textRow(columns, cells, first) {
   const elements = columns.map((column, place) =>
-    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.word ? "word" : undefined, scope: place === 0 ? "row" : undefined }),
+    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.word ? "word" : column.prose ? "prose" : undefined, scope: place === 0 ? "row" : undefined }),
   );
   if (first) elements[0].append(first);
   return {

@@ -17,7 +17,8 @@ const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
 const CONTENT_BYTES_MAX = 1024 * 1024;
 const SEARCH_DELAY_MS = 300;
-const REASON = "lmq.reason";
+/** The attribute with the reason that the consumer gave for its last nack. */
+export const REASON = "lmq.reason";
 // Pages without a match that one search reads; the node compares at most 10,000 messages for each.
 const EMPTY_PAGES_MAX = 10;
 const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Options", title: "Priority, group and label" }, { label: "Failure", title: "Why the message is a dead letter, and the reason that its consumer gave" }, { label: "Attributes" }, { label: "Size", numeric: true }, { label: "Content" }];
@@ -72,7 +73,7 @@ export function messagesSection(page) {
     grid.element.hidden = shown === 0;
     const some = next === null ? "All" : "The first";
     const none = next === null ? "No messages." : "No messages so far.";
-    setText(summary, shown === 0 ? none : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order of their pushes.`);
+    setText(summary, shown === 0 ? none : shown === 1 && next === null ? "One message. Its number opens it, with its actions." : `${some} ${count(shown)}, in the order of their pushes. A number opens its message, with its actions.`);
   }
 
   /** Export all messages with their contents. The messages stay in the queue. */

@@ -25,7 +25,7 @@ const STOCK = [
   { key: "delayed", label: "delayed", format: count },
 ];
 const TILES = [
-  ["ready", "Ready", "can be pulled now", (sums) => count(sums.ready)],
+  ["ready", "Ready", "can be pulled", (sums) => count(sums.ready)],
   ["leased", "Leased", "not settled yet", (sums) => count(sums.leased)],
   ["delayed", "Delayed", "due later", (sums) => count(sums.delayed)],
   ["oldest", "Oldest", "ready message"],
