@@ -328,10 +328,10 @@ def test_attributes_are_shown_and_select_messages(open_console: OpenConsole, cli
     client.push("tagged", b"wanted", attributes=attributes)
     console = open_console("queue/tagged")
     expect(console.main.get_by_text("The first 20, in the order of their pushes.")).to_be_visible()
-    assert console.column("Messages", 6) == ["tenant=b"] * 20
+    assert console.column("Messages", 7) == ["tenant=b"] * 20
     console.main.get_by_label("Attribute", exact=True).fill("n=5")
     expect(console.main.get_by_text("One message.")).to_be_visible()
-    assert console.column("Messages", 6) == ["n=5, raw=/w==, tenant=<b>a"]
+    assert console.column("Messages", 7) == ["n=5, raw=/w==, tenant=<b>a"]
     expect(console.main.locator(".command code").last).to_have_text(
         re.compile(r"message peek tagged --max 20 --attribute n=5$")
     )
