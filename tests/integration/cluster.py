@@ -112,14 +112,21 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**environment, **fixed, **(extra or {})}
 
 
-def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, bytes]:
+def fetch(
+    address: str,
+    path: str,
+    *,
+    timeout_s: float = 5.0,
+    scheme: str = "http",
+    opener: urllib.request.OpenerDirector = _direct,
+) -> tuple[int, bytes]:
     """GET a path; HTTP errors are returned as answers.
 
     Raises:
         OSError: the node cannot be reached.
     """
     try:
-        with _direct.open(f"http://{address}{path}", timeout=timeout_s) as response:
+        with opener.open(f"{scheme}://{address}{path}", timeout=timeout_s) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as exc:
         with exc:
@@ -131,6 +138,7 @@ class NodeProcess:
 
     Attributes:
         forked: True if the process is forked from one that has imported what it needs.
+        scheme, opener: how its HTTP port is asked: those of a node with TLS or tokens are other ones.
     """
 
     forked: ClassVar[bool] = False
@@ -157,6 +165,7 @@ class NodeProcess:
         self.arguments = tuple(arguments)
         self.environment = clean_environment(environment)
         self.process: subprocess.Popen[bytes] | ForkedNode | None = None
+        self.scheme, self.opener = "http", _direct
 
     def __repr__(self) -> str:
         return f"<node {self.name} http={self.http} rpc={self.rpc} raft={self.raft} pid={self.pid}>"
@@ -223,7 +232,7 @@ class NodeProcess:
                 code = None if self.process is None else self.process.returncode
                 raise RuntimeError(f"{self.name} exited with {code} instead of getting ready\n{self.log_tail()}")
             try:
-                return fetch(self.http, "/readyz")[0] == 200
+                return self.fetch("/readyz")[0] == 200
             except (OSError, http.client.HTTPException):
                 return False
 
@@ -278,9 +287,13 @@ class NodeProcess:
         self.kill()
         return self.start()
 
+    def fetch(self, path: str) -> tuple[int, bytes]:
+        """GET a path; see `fetch`."""
+        return fetch(self.http, path, scheme=self.scheme, opener=self.opener)
+
     def get_json(self, path: str) -> Any:
         """GET a path that answers 200 with JSON."""
-        status, body = fetch(self.http, path)
+        status, body = self.fetch(path)
         assert status == 200, f"{self.name}{path}: {status} {body[:300]!r}"
         return json.loads(body)
 
@@ -385,7 +398,7 @@ class Cluster:
     @staticmethod
     def _term_if_leader(node: NodeProcess) -> int | None:
         try:
-            status, body = fetch(node.http, "/v1/cluster")
+            status, body = node.fetch("/v1/cluster")
         except (OSError, http.client.HTTPException):
             return None
         if status != 200:

@@ -13,7 +13,7 @@ from lmqcluster.core import PushFlag, Role
 from lmqcluster.core.log.results import TagState
 from lmqcluster.node.access.access import Principal
 from lmqcluster.node.queues.polls import PollAttempt
-from lmqcluster.node.queues.sending.push_items import PushItem
+from lmqcluster.node.queues.sending.push_items import PushItem, PushOptions
 from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError
 
@@ -78,6 +78,18 @@ def test_a_repeated_poll_gets_the_same_messages_and_tags(tmp_path: Path) -> None
         (one,) = first[0]
         assert await service.polled.delete(Q, [(one.delivery.sequence, one.tag)]) == [TagState.VALID]
         assert await service.polled.poll(Q, count=1, hide_s=30, attempt=ONE) == []
+
+    on_a_node(tmp_path, main)
+
+
+def test_a_waiting_poll_takes_the_messages_behind_the_first_of_a_group(tmp_path: Path) -> None:
+    async def main(service: QueueService) -> None:
+        await service.create(Q, [("group_max_in_flight", 10)], {}, indexed=True)
+        poll = service.polled.poll(Q, count=3, hide_s=30, wait_s=DEADLINE_S)
+        waiting = asyncio.ensure_future(poll)
+        await until(lambda: service.pulls.waiting_for(Q) == 1)
+        await service.push(Q, [PushItem(b"%d" % number, options=PushOptions(group=b"g")) for number in range(4)])
+        assert [one.delivery.content for one in await waiting] == [b"0", b"1", b"2"]
 
     on_a_node(tmp_path, main)
 

@@ -50,8 +50,8 @@ __all__ = ["ATTEMPT_US", "RECEIVED_MAX", "REMEMBER_US", "SENT_MAX", "OpenView", 
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
 
-ATTEMPT_US = 60 * 1_000_000
-"""How long the attempt of a push is remembered."""
+ATTEMPT_US = 300 * 1_000_000
+"""How long the attempt of a push is remembered: an SDK that waits for a new leader may repeat a call for minutes."""
 SENT_MAX = 100_000
 """Most pushes under attempts that are remembered of one owner, the latest."""
 RECEIVED_MAX = 100_000

@@ -11,8 +11,8 @@ __all__ = ["INVOCATION", "REMEMBERED_US", "invocation_of"]
 
 INVOCATION: Final = "amz-sdk-invocation-id"
 _BYTES_MAX: Final = 64
-REMEMBERED_US: Final = 60_000_000
-"""Time for which the attempts of SDKs are remembered, in microseconds."""
+REMEMBERED_US: Final = 300_000_000
+"""Time for which attempts are remembered, in microseconds."""
 
 
 def invocation_of(request: Request) -> bytes | None:

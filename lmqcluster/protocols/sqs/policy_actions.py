@@ -43,7 +43,7 @@ class PolicyActions:
         if _LABEL.fullmatch(label) is None:
             raise value_error(label, "Label", "Must be 1 to 80 alphanumeric characters, hyphens or underscores.")
         if not accounts:
-            raise missing("AWSAccountIds")
+            raise value_error("[]", "PrincipalId", "Unable to verify.")
         if not actions:
             raise missing("Actions")
         if len(actions) > _ACTIONS_MAX:

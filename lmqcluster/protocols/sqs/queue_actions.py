@@ -84,7 +84,7 @@ class QueueActions:
             raise invalid_value(_NAME_TEXT)
         changes = changes_of(given, is_fifo=is_fifo, limits=tools.limits, ignored=tools.ignored)
         await self._check_target(call, changes, is_fifo=is_fifo)
-        _check_tags(tags, {})
+        _check_tags(call.queue, tags, {})
         properties = {"retry": RETRY_WITHOUT_END, **_DEFAULTS, **self._group_properties(is_fifo=is_fifo)}
         properties["max_item_size"] = min(tools.message_bytes_max, BATCH_BYTES_MAX)
         properties |= changes.properties
@@ -234,14 +234,16 @@ class QueueActions:
         if not tags:
             raise missing("Tags")
         facts = await self._tools.present(call.queue)
-        _check_tags(tags, facts.tags)
+        _check_tags(call.queue, tags, facts.tags)
         await self._annotate(call, Changes(annotations={TAG_PREFIX + key: value for key, value in tags.items()}))
 
     async def untag(self, call: Call) -> None:
         """Remove tags of a queue; unknown ones are ignored."""
         keys = call.get("TagKeys", None)
-        if not keys:
+        if keys is None:
             raise missing("TagKeys")
+        if not keys:
+            raise invalid_value(f"Tag keys must be between 1 and {_TAG_KEY_CHARACTERS[-1]} characters in length.")
         facts = await self._tools.present(call.queue)
         gone = {TAG_PREFIX + key: None for key in keys if key in facts.tags}
         if gone:
@@ -311,7 +313,7 @@ def _after(call: Call) -> bytes:
     return name
 
 
-def _check_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> None:
+def _check_tags(queue: bytes, tags: Mapping[str, str], before: Mapping[str, str]) -> None:
     """Refuse tags that are too long or too many."""
     for key, value in tags.items():
         if len(key) not in _TAG_KEY_CHARACTERS or len(value) > _TAG_VALUE_CHARACTERS_MAX:
@@ -320,7 +322,7 @@ def _check_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> None:
                 f" {_TAG_VALUE_CHARACTERS_MAX}."
             )
     if len({**before, **tags}) > _TAGS_MAX:
-        raise invalid_value(f"A queue can have at most {_TAGS_MAX} tags.")
+        raise invalid_value(f"Too many tags added for queue {queue.decode('utf-8', 'replace')}.")
 
 
 def _unless_empty(member: str, value: object) -> Output:

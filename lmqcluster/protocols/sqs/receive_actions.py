@@ -29,8 +29,6 @@ _TOLERANCE_S: Final = 60
 _EXPIRED: Final = "The receipt handle has expired."
 _GONE: Final = "Message does not exist or is not available for visibility timeout change."
 _ATTEMPT: Final = re.compile(r"[!-~]{1,128}")
-_OWN_REMEMBERED_US: Final = 300_000_000
-"""Time for which the attempts that clients name themselves are remembered, in microseconds."""
 
 
 class ReceiveActions:
@@ -210,6 +208,6 @@ def _attempt_of(call: Call, facts: QueueFacts) -> PollAttempt | None:
         reason = "ReceiveRequestAttemptId can only include alphanumeric and punctuation characters. 1 to 128 in length."
         raise value_error(own, "ReceiveRequestAttemptId", reason)
     if own is not None and facts.is_fifo:
-        return PollAttempt(owner, b"own " + own.encode("ascii"), _OWN_REMEMBERED_US)
+        return PollAttempt(owner, b"own " + own.encode("ascii"), REMEMBERED_US)
     invocation = invocation_of(call.request)
     return None if invocation is None else PollAttempt(owner, b"sdk " + invocation, REMEMBERED_US)

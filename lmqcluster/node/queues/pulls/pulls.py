@@ -444,8 +444,8 @@ class Pulls:
             self._arm(line, (head_us - now_us) / 1e6)
             return False
         # Messages due by this node's clock but not yet by log time are not counted.
-        count = min(line.wanted, max(1, ready) - claimed, _CLAIM_MAX)
-        return count > 0 and self._claim(line, count)
+        share = min(line.wanted, max(1, ready) - claimed, _CLAIM_MAX)
+        return share > 0 and self._claim(line, share)
 
     def _arm(self, line: WaitList, delay_s: float) -> None:
         if line.timer is not None:
@@ -458,8 +458,10 @@ class Pulls:
             line.is_backing_off = False
         self.try_claim(line)
 
-    def _claim(self, line: WaitList, count: int) -> bool:
-        """Pull for a line. Return whether the command is on its way."""
+    def _claim(self, line: WaitList, share: int) -> bool:
+        """Pull a share of the ready messages for a line. Return whether the command is on its way."""
+        # A pull may also take messages that are held behind a ready one of their group.
+        count = min(line.wanted, share + line.held_count(), _CLAIM_MAX)
         claim = PendingCommand(line.command(count), [line], self._claims)
         try:
             self._proposer.add(claim, 64)
@@ -469,7 +471,8 @@ class Pulls:
             return False
         line.claim = claim
         if isinstance(line, QueueWaitList):
-            line.lines.claimed += count
+            line.share = share
+            line.lines.claimed += share
             line.is_backing_off = False
         return True
 
@@ -481,7 +484,7 @@ class Pulls:
         if line.claim is claim:
             line.claim = None
             if isinstance(line, QueueWaitList):
-                line.lines.claimed -= command.count
+                line.lines.claimed -= line.share
                 line.lines.served(line)
         rest = self._serve(line, delivered, command) if delivered else []
         if rest:

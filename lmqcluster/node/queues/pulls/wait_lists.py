@@ -107,6 +107,10 @@ class WaitList(ABC):
     def head(self) -> tuple[int | None, int]:
         """Return the earliest due time of the messages for the line, and how many may be ready."""
 
+    def held_count(self) -> int:
+        """Return how many messages are held behind others of their groups."""
+        return 0
+
     @abstractmethod
     def command(self, count: int) -> AnyPull:
         """Return a pull command for the line."""
@@ -127,7 +131,7 @@ class QueueLines:
 
     Attributes:
         key: name of the queue.
-        claimed: how many messages the claims under way ask for.
+        claimed: how many of the ready messages the claims under way ask for.
     """
 
     __slots__ = ("_by_options", "_by_queue", "_state", "claimed", "key")
@@ -176,9 +180,10 @@ class QueueWaitList(WaitList):
         options: the options of the pulls.
         is_backing_off: the last claim brought nothing; the line claims again when the timer fires or the queue has gained
             messages.
+        share: how many of the ready messages the claim under way asks for.
     """
 
-    __slots__ = ("_state", "is_backing_off", "key", "lines", "options")
+    __slots__ = ("_state", "is_backing_off", "key", "lines", "options", "share")
 
     def __init__(self, lines: QueueLines, state: Callable[[], State], options: PullOptions) -> None:
         super().__init__()
@@ -186,6 +191,7 @@ class QueueWaitList(WaitList):
         self.lines = lines
         self.options = options
         self.is_backing_off = False
+        self.share = 0
         self._state = state
 
     def head(self) -> tuple[int | None, int]:
@@ -199,6 +205,10 @@ class QueueWaitList(WaitList):
         if queue.suspended or state.claims.holder(self.key) not in (0, session):
             return None, 0
         return queue.limits.next_us(), queue.store.due_count(state.now_us)
+
+    def held_count(self) -> int:
+        queue = self._state().queues.get(self.key)
+        return 0 if queue is None else queue.store.held_count()
 
     def command(self, count: int) -> AnyPull:
         return self.options.command(self.key, count)
