@@ -58,7 +58,7 @@ class _Sighting:
 
 @dataclass
 class Book:
-    """What the clients sent and received, by the bodies of messages, each of which is sent once.
+    """Messages of the clients by their bodies, each of which is sent once.
 
     Attributes:
         sent: the ids of the messages whose sends were answered.

@@ -27,7 +27,7 @@ __all__ = ["judge", "run_suite"]
 MOTO: Final = "moto==5.2.5"
 BUILD: Final = Path(__file__).parents[2] / "build" / "sqs-judges"
 NEEDED: Final = ("responses==0.25.8", "xmltodict==1.0.2", "werkzeug==3.1.3", "freezegun==1.5.5")
-"""What moto's tests import beside what the test environment has."""
+"""Packages that moto's tests import and the test environment lacks."""
 ACCOUNT: Final = "123456789012"
 URL: Final = "http://localhost:5000"
 """Where moto's server listens, which its tests expect in the URLs of queues."""
