@@ -28,7 +28,7 @@ class AttemptedPushes:
     ) -> asyncio.Future[list[tuple[int, int]]]:
         """Send messages to an existing queue, each with an attempt of 1 to 255 bytes of the owner as its key, or None.
 
-        A message whose attempt on this queue is known is not stored again. Attempts are remembered for 60 seconds, the latest
+        A message whose attempt on this queue is known is not stored again. Attempts are remembered for five minutes, the latest
         100,000 of an owner, and refuse no push. The future has a flag and a sequence for each message; a queue may refuse some
         of them, whose flags show it.
 
