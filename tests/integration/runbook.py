@@ -24,50 +24,65 @@ JOURNAL: Final = '#!/bin/sh\ncat "$NODE_LOG"\n'
 class Operator:
     """Follows the sections of the page.
 
+    Attributes:
+        folder: the directory in which the commands run; ``etc`` below it stands for ``/etc/lmqcluster``.
+
     Args:
         nodes: the nodes of the cluster.
-        folder: the directory in which the commands run.
+        folder: for the directory of the commands.
         environment: further variables of the commands.
     """
 
     def __init__(
         self, nodes: Sequence[NodeProcess], folder: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._nodes = nodes
-        self._folder = folder / "operator"
-        self._bin = self._folder / "bin"
+        self._nodes = list(nodes)
+        self.folder = folder / "operator"
+        self._bin = self.folder / "bin"
         self._bin.mkdir(parents=True)
         (self._bin / "journalctl").write_text(JOURNAL, encoding="utf-8")
         (self._bin / "journalctl").chmod(0o755)
         # A node without tokens ignores it.
-        (self._folder / "prometheus-token").write_text("token", encoding="utf-8")
+        (self.folder / "prometheus-token").write_text("token", encoding="utf-8")
         self._environment = dict(environment or {})
+
+    def take(self, node: NodeProcess) -> None:
+        """Add a node to the cluster."""
+        self._nodes.append(node)
 
     def name(self, alert: str) -> str:
         """Return the queue that stands for ``jobs`` in the section of an alert."""
         return f"{alert.lower()}-jobs"
 
-    def act(self, alert: str, node: NodeProcess | None = None) -> None:
-        """Run the commands that look for the reason of an alert and remove it."""
-        self._run(alert, node, _part(alert, "Action"))
+    def act(self, alert: str, node: NodeProcess | None = None, *, replaced: Mapping[str, str] | None = None) -> None:
+        """Run the commands that look for the reason of an alert and remove it, with some texts replaced."""
+        self._run(alert, node, _part(alert, "Action"), replaced=replaced)
 
     def confirm(self, alert: str, node: NodeProcess | None = None) -> None:
         """Run the commands that show whether the reason is gone; they must succeed."""
         self._run(alert, node, _part(alert, "Resolved"), may_fail=False)
 
-    def _run(self, alert: str, node: NodeProcess | None, part: Sequence[Step], *, may_fail: bool = True) -> None:
+    def _run(
+        self,
+        alert: str,
+        node: NodeProcess | None,
+        part: Sequence[Step],
+        *,
+        may_fail: bool = True,
+        replaced: Mapping[str, str] | None = None,
+    ) -> None:
         node = node or self._nodes[0]
         other = next((one for one in self._nodes if one is not node and one.running), node)
         fixed = {
+            **(replaced or {}),
+            "install -o root -g lmq": "install",
             "https://10.0.0.": "http://10.0.0.",
             "10.0.0.3:9980": node.http,
             "10.0.0.1:9980": other.http,
             "transfer-leader n1": f"transfer-leader {other.name}",
             "/var/lib/lmqcluster": str(node.data_dir),
-            "/etc/lmqcluster": str(self._folder / "etc"),
+            "/etc/lmqcluster": str(self.folder / "etc"),
         }
-        if "LMQ_CA_FILE" in self._environment:
-            del fixed["https://10.0.0."]
         environment = clean_environment(
             {
                 "PATH": f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -76,7 +91,7 @@ class Operator:
                 **self._environment,
             }
         )
-        with Shell(self._folder, environment, {}) as shell:
+        with Shell(self.folder, environment, {}) as shell:
             for step in part:
                 if step.command.startswith("systemctl "):
                     self._systemctl(step.command.split()[1], node)

@@ -68,6 +68,7 @@ class Watched:
             return not self.timeline.firing() & set(alerts)
 
         wait_for(ended, f"the end of {', '.join(alerts)}")
+        self.timeline.begin()
 
 
 @pytest.fixture(scope="module")

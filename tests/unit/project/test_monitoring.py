@@ -77,6 +77,13 @@ def test_every_alert_has_a_section_on_the_page_of_alerts_and_its_link_leads_ther
     assert base in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
+def test_every_alert_is_provoked_on_real_nodes() -> None:
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text(encoding="utf-8"))
+    tests = (FOLDER.parents[1] / "tests" / "integration").glob("test_alerts_*.py")
+    named = set(re.findall(r'"(Lmq\w+)"', "".join(test.read_text(encoding="utf-8") for test in tests)))
+    assert set(alerts) == named
+
+
 def test_rules_use_existing_metrics() -> None:
     # Descriptions name options, and the tests of rules only metrics.
     expressions = re.sub(r"(summary|description|runbook_url):.*", "", RULES.read_text(encoding="utf-8"))
