@@ -22,7 +22,7 @@ TIMEOUT_S = 120.0
 MINUTES = 20
 SLOW_S = 1.2
 """For one sync: above the limits of the alerts."""
-HELD_S = 6.0
+HELD_S = 10.0
 """For one sync of a member that is behind, so that it is for as long as the scrapes take."""
 FAILED = 12
 CHANGES = 7
