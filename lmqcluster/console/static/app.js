@@ -187,7 +187,7 @@ function whyNoQuorum({ nodes, quorum, self }, name) {
     return `${name} has left its cluster and serves no requests. Let it join a cluster.`;
   }
   const present = nodes.filter((node) => node.connected).length;
-  const missing = nodes.filter((node) => !node.connected).map((node) => node.name ?? node.id).join(" or ");
+  const missing = nodes.filter((node) => !node.connected).map((node) => node.name ?? node.id).sort().join(" or ");
   if (present >= quorum) return `${name} knows no leader, but reaches ${present} of ${nodes.length} nodes. An election takes a second or two.`;
   return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until enough of them are back: start or reconnect ${missing}. The figures show its own copy.`;
 }
