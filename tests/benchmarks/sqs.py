@@ -36,8 +36,6 @@ ELASTICMQ: Final = "org.elasticmq:elasticmq-server_2.13:1.6.14"
 LIBRARIES: Final = programs.BUILT / "elasticmq"
 QUEUE: Final = "bench"
 BATCH: Final = 10
-FILLED_PER_S: Final = 3_000
-"""Messages that are stored for each second in which they are consumed."""
 TENANTS: Final = 1_000
 CONSUMERS: Final = 50
 
@@ -152,7 +150,7 @@ def _libraries() -> Path:
 
 def create(program: Path, system: System, queue: str) -> None:
     """Create a queue by a signed request of the generator."""
-    run(program, load(system, Row("", "create", 1, 1), queue, seconds=5.0, operations=1), {})
+    run(program, load(system, Row("", "create", 1, 1), queue, seconds=60.0, operations=1), {})
 
 
 def load(system: System, row: Row, queue: str, *, seconds: float, warm_up: float = 0.0, operations: int = 0) -> Load:
@@ -176,8 +174,8 @@ def measure(program: Path, system: System, row: Row, seconds: float) -> Run:
     queue = f"{QUEUE}-{secrets.token_hex(4)}"
     create(program, system, queue)
     if row.operation == "consume":
-        operations = round(FILLED_PER_S * (seconds + 1.0)) // BATCH * 4
-        run(program, load(system, ROWS[2], queue, seconds=120.0, operations=operations), {})
+        # Messages are consumed more slowly than they are sent.
+        run(program, load(system, ROWS[2], queue, seconds=2.0 * seconds), {})
     return run(program, load(system, row, queue, seconds=seconds, warm_up=1.0), system.processes)
 
 

@@ -10,10 +10,10 @@ from ..dedup.attempts import attempt_key
 from ..log import commands as log
 from ..log.items import Item, checked_item
 from ..log.results import PushFlag
-from ..messages.message import Meta
+from ..messages.message import PLAIN_META, Meta
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
-from ..routing.admission import COPIES_MAX, PLAIN_PUSH, Push
+from ..routing.admission import COPIES_MAX, PLAIN_PUSH, Push, attributes_kept
 from ..state.named_queues import named_queues
 from ..state.state import ATTEMPT_US, REMEMBER_US, State
 from .checks import Row, checked_row, checked_rows
@@ -43,6 +43,7 @@ class PushCommands:
         self._state = state
         self._polls = polls
         self._waiting = waiting
+        self._last_meta: Meta = PLAIN_META
 
     # --- bare bodies ----------------------------------------------------------------------------------------------
 
@@ -178,7 +179,8 @@ class PushCommands:
             queue.counters.deduplicated_total += 1
             return known[0] % (1 << FLAG_BITS) | PushFlag.REPLAYED, known[0] >> FLAG_BITS
         sequence = state.last_sequence + 1
-        flag = store_item(state, queue, item, push)
+        meta = self._shared((item.content_type, attributes_kept(queue, item)))
+        flag = state.store(queue, meta, [item.content], push)[0]
         if flag >= PushFlag.FULL:
             return flag, 0
         if attempt is not None:
@@ -186,6 +188,12 @@ class PushCommands:
             state.sent.remember(owner, attempt, (int(flag) | sequence << FLAG_BITS,), ends_us)
             state.expiry.at(ends_us)
         return flag, sequence
+
+    def _shared(self, meta: Meta) -> Meta:
+        """Return the last one if it is equal: messages that share one take less memory."""
+        if meta != self._last_meta:
+            self._last_meta = meta
+        return self._last_meta
 
 
 def _all_stored(first: int, count: int) -> Stored:

@@ -80,6 +80,17 @@ def test_a_queue_refuses_each_row_for_itself(driver: Driver) -> None:
     assert (driver.size(Q), driver.machine.state.queues[Q].counters.refused_total) == (2, 2)
 
 
+def test_messages_of_one_kind_share_their_meta(driver: Driver) -> None:
+    kinds = (b"text/plain", b"text/plain", b"text/html", b"text/html")
+    for number, kind in enumerate(kinds):
+        row = [b"x", bytes(bytearray(kind)), b"", b"%d" % number, []]
+        driver.do(Op.PUSH_ATTEMPTS, Q, [row])
+    first, second, third, fourth = (message.meta for *_, message in poll(driver))
+    assert (first, third) == ((b"text/plain", b""), (b"text/html", b""))
+    assert first is second
+    assert third is fourth
+
+
 def test_a_push_with_attempts_makes_a_bounded_number_of_copies(driver: Driver) -> None:
     for number in range(4):
         driver.do(Op.CREATE, b"copy-%d" % number)
