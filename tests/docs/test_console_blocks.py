@@ -34,9 +34,11 @@ RUN = {
 MAKES_TOKENS = ("docs/access.md",)
 NOT_RUN = {
     "CONTRIBUTING.md": "make targets that run for minutes",
+    "docs/alerts.md": "tests/integration/test_alerts_*.py follow each section while its alert fires",
     "docs/coming-from-sqs.md": "needs keys for Amazon; tests/sqs_clients runs its clients",
     "docs/http.md": "tests/integration/test_docs_http.py runs them",
     "docs/containers.md": "needs Docker and Kubernetes",
+    "docs/load-balancers.md": "needs a load balancer and separate machines",
     "docs/operations.md": "needs separate machines and systemd",
     "docs/production.md": "needs separate machines and systemd",
     "docs/releasing.md": "needs a commit without changes; tests/deploy/test_release.py runs its steps",
