@@ -52,7 +52,11 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
         path, _, anchor = target.partition("#")
         if not path or re.match(r"[a-z]+:", path):
             return match[0]
-        place = site_place(posixpath.normpath(posixpath.join(posixpath.dirname(source), path)))
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        if target == "README.md":
+            # The home of the site takes its place, without its sections.
+            anchor = ""
+        place = site_place(target)
         if place is None:
             return text if text.strip("`") == posixpath.normpath(path).lstrip("./") else f"{text} (`{path}`)"
         link = posixpath.relpath(place, posixpath.dirname(uri) or ".")
