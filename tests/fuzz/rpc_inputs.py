@@ -47,7 +47,18 @@ _METHODS = (
         "settle_batches",
         "abandon_batches",
     ),
-    *("withdraw", "count_labelled", "redrive", "bind", "unbind", "bindings", "transaction"),
+    *(
+        "withdraw",
+        "count_labelled",
+        "redrive",
+        "start_move_task",
+        "cancel_move_task",
+        "move_tasks",
+        "bind",
+        "unbind",
+        "bindings",
+        "transaction",
+    ),
     *("subscription", "subscriptions", "backlog", "peek", "ping", "producer", "auth", "cluster", "nothing", "", "\x00"),
 )
 _ID = "0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"

@@ -55,7 +55,7 @@ READ_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"peek_ranges", b"jobs"),
     *(b"incarnation", b"cut_batch"),
-    *(b"bindings", b"count_labelled"),
+    *(b"bindings", b"count_labelled", b"move_tasks"),
     *(b"schedule", b"schedules"),
 }
 OTHER_METHODS = {

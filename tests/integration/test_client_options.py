@@ -17,7 +17,7 @@ from lmqcluster import AsyncClient, Client, LmqError
 from lmqcluster.client.aio.transactions import Operations
 from lmqcluster.wire.attributes import Attributes
 
-from .cluster import NodeProcess
+from .cluster import NodeProcess, wait_for
 
 
 class Blocking:
@@ -340,6 +340,29 @@ def test_consume_and_produce_in_one_step(client: Blocking, queue_name: str) -> N
     client.within(first)
     assert code_of(lambda: client.transact(fill)) == "lease_lost"
     assert client.contents(target) == []
+
+
+def test_tasks_move_messages_without_further_calls(client: Blocking, queue_name: str) -> None:
+    target = queue_name + "-target"
+    client.push_many(queue_name, ["x"] * 100)
+    client.push(target, "x")
+    slow = client.start_move_task(queue_name, to=target, rate=1)
+    with pytest.raises(LmqError) as caught:
+        client.start_move_task(queue_name, to=target)
+    assert caught.value.code == "conflict"
+    (task,) = client.move_tasks(queue_name)
+    assert (task["number"], task["status"], task["to"], task["rate"]) == (slow, "running", target, 1)
+    assert (task["to_move"], task["failure"]) == (100, None)
+    assert abs(task["started_at"] - time.time()) < 60
+    moved = client.cancel_move_task(queue_name, slow)
+    assert moved < 100
+    with pytest.raises(LmqError) as caught:
+        client.cancel_move_task(queue_name, slow)
+    assert caught.value.code == "task_not_found"
+    client.start_move_task(queue_name, to=target)
+    wait_for(lambda: client.move_tasks(queue_name)[0]["status"] == "completed", "the end of the task")
+    assert [one["status"] for one in client.move_tasks(queue_name)] == ["completed", "cancelled"]
+    assert client.move_tasks(queue_name)[0]["moved"] == 100 - moved
 
 
 def test_a_transaction_without_operations_succeeds(client: Blocking) -> None:

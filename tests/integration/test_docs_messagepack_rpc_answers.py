@@ -17,6 +17,7 @@ from .raw_rpc import Rpc
 TEXT = PAGE.read_text(encoding="utf-8")
 QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
 FULL, ROOM_FOR_ONE, EXCLUSIVE, GONE = "docs-full", "docs-one", "docs-exclusive", "docs-gone"
+MOVING, MOVED = "docs-moving", "docs-moved"
 ID = "0" * 32
 OTHER_SESSION = 1 << 40
 BATCH = {"pattern": False, "count": 1, "lease": 60}
@@ -71,6 +72,11 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("redrive", "bad_name"): [QUEUE, {"to": "\n"}],
     ("redrive", "bad_request"): [QUEUE, {"to": QUEUE}],
     ("redrive", "queue_not_found"): [ABSENT],
+    ("start_move_task", "bad_request"): [QUEUE, {"rate": 0}],
+    ("start_move_task", "conflict"): [MOVING, {"to": MOVED}],
+    ("start_move_task", "queue_not_found"): [ABSENT],
+    ("cancel_move_task", "task_not_found"): [QUEUE, 1],
+    ("move_tasks", "queue_not_found"): [ABSENT],
     ("bind", "bad_name"): [QUEUE, "\n"],
     ("bind", "bad_request"): [QUEUE, QUEUE],
     ("unbind", "bad_name"): [QUEUE, "n" * 256],
@@ -134,6 +140,9 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
         connection.call("update_props", ROOM_FOR_ONE, {"max_items": 1})
         connection.call("update_props", EXCLUSIVE, {"exclusive": True})
         connection.call("set_schedule", "hourly", FULL, 1, {"interval": 3600, "start": 1 << 33})
+        connection.call("push_many", MOVING, [1] * 100)
+        connection.call("push", MOVED, 1)
+        connection.call("start_move_task", MOVING, {"to": MOVED, "rate": 1})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
         connection.call("push", GONE, 1)

@@ -17,6 +17,7 @@ from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_CO
 from ..batches import Backlog, BatchColumns, BatchLease
 from ..mark import Mark
 from ..message import Message
+from ..move_tasks import move_task_options, move_task_rows
 from ..options import (
     BatchOptions,
     Place,
@@ -633,6 +634,19 @@ class AsyncClient:
         if label is not None:
             options["label"] = name_bytes(label)
         return self._calls.call(Call, request_body(b"redrive", [name_bytes(queue), options]), int)
+
+    def start_move_task(self, queue: Name, *, to: Name | None = None, rate: int | None = None) -> Future[int]:
+        """Start a task that moves the messages of a queue; see `lmqcluster.client.move_tasks`. Awaited: its number."""
+        body = request_body(b"start_move_task", [name_bytes(queue), move_task_options(to, rate)])
+        return self._calls.call(NonRepeatableCall, body, int)
+
+    def cancel_move_task(self, queue: Name, number: int) -> Future[int]:
+        """Cancel a running task; ``task_not_found`` if it does not run. Awaited: how many messages it has moved."""
+        return self._calls.call(Call, request_body(b"cancel_move_task", [name_bytes(queue), number]), int)
+
+    def move_tasks(self, queue: Name) -> Future[list[dict[str, Any]]]:
+        """List the latest tasks of a queue, the newest first. Awaited: ``number``, ``status``, ``moved`` and more of each."""
+        return self._calls.call(Call, request_body(b"move_tasks", [name_bytes(queue)]), move_task_rows)
 
     def bind(self, source: Name, target: Name) -> Future[bool]:
         """Store a copy of each message pushed to one queue in another, atomically. Both are created if they do not exist.

@@ -268,6 +268,18 @@ class Client:
         """Send messages that the cluster moved into a queue, such as dead letters; see `AsyncClient.redrive`."""
         return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
 
+    def start_move_task(self, queue: Name, *, to: Name | None = None, rate: int | None = None) -> int:
+        """Start a task that moves the messages of a queue; see `AsyncClient.start_move_task`."""
+        return self._run(lambda: self._client.start_move_task(queue, to=to, rate=rate))
+
+    def cancel_move_task(self, queue: Name, number: int) -> int:
+        """Cancel a running task; ``task_not_found`` if it does not run; see `AsyncClient.cancel_move_task`."""
+        return self._run(lambda: self._client.cancel_move_task(queue, number))
+
+    def move_tasks(self, queue: Name) -> list[dict[str, Any]]:
+        """List the latest tasks of a queue, the newest first; see `AsyncClient.move_tasks`."""
+        return self._run(lambda: self._client.move_tasks(queue))
+
     def bind(self, source: Name, target: Name) -> bool:
         """Store a copy of each message pushed to one queue in another, atomically; see `AsyncClient.bind`."""
         return self._run(lambda: self._client.bind(source, target))

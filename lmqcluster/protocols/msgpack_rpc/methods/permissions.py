@@ -67,6 +67,9 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"count_labelled": LOOK_AT_QUEUE,
     # Like move.
     b"redrive": MANAGE_QUEUE,
+    b"start_move_task": MANAGE_QUEUE,
+    b"cancel_move_task": MANAGE_QUEUE,
+    b"move_tasks": LOOK_AT_QUEUE,
     b"bind": MANAGE_QUEUE,
     b"unbind": MANAGE_QUEUE,
     b"bindings": LOOK_AT_QUEUE,

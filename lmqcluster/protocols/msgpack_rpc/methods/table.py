@@ -16,6 +16,7 @@ from ..values.arguments import arity, text
 from ..values.options import flag_of, given
 from .batches import BATCH_METHODS
 from .jobs import JOB_METHODS
+from .move_tasks import MOVE_TASK_METHODS
 from .pulls import PULL_METHODS
 from .pushes import PUSH_METHODS
 from .queues import QUEUE_METHODS
@@ -152,5 +153,6 @@ METHODS: dict[bytes, Handler] = {
     **BATCH_METHODS,
     **QUEUE_METHODS,
     **JOB_METHODS,
+    **MOVE_TASK_METHODS,
 }
 """Methods of LMQ and lmqcluster. No others can be called."""
