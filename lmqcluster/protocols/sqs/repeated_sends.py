@@ -100,7 +100,7 @@ class RepeatedSend:
         self.code = ""
         try:
             if isinstance(outcome, LmqError):
-                raise outcome
+                raise outcome.again()
             ((flag, sequence),) = outcome
             if flag >= PushFlag.FULL:
                 raise refusal_of(self._send.queue, flag)
