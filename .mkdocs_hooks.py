@@ -1,4 +1,4 @@
-"""MkDocs hooks: add pages from outside docs/, and rewrite links that leave the site.
+"""MkDocs hooks: add pages from outside docs/, rewrite links that leave the site, and let long code in tables break.
 
 A page keeps its path in the repository below the site's root; pages of docs/ are at the root itself. Links to files that are
 not pages, such as source code, become their paths, because the site does not know where the repository is published.
@@ -22,6 +22,9 @@ OUTSIDE = (
     "deploy/monitoring/README.md",
     "lmqcluster/DESIGN.md",
 )
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_LONG_CODE = re.compile(r"<code>([^<]{25,})</code>")
+_SEPARATOR = re.compile(r"([_./,=(])")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -74,3 +77,13 @@ def site_place(path: str) -> str | None:
     if path.startswith("docs/") and path.endswith(".md"):
         return path.removeprefix("docs/")
     return None
+
+
+def on_page_content(html: str, **_more: Any) -> str:
+    """Make long code in tables breakable behind its separators. Short code stays whole."""
+
+    def breakable(code: re.Match[str]) -> str:
+        broken = _SEPARATOR.sub(r"\1<wbr>", code[1])
+        return f"<code>{broken}</code>"
+
+    return _TABLE.sub(lambda table: _LONG_CODE.sub(breakable, table[0]), html)

@@ -69,6 +69,13 @@ This page lists all error codes, their meaning and the action to take. Every pro
 codes. They are stable, so programs can match them. The texts that accompany them are for people
 and may change.
 
+## What to do
+
+"""
+
+_SHOWN: Final = """\
+## How each protocol shows a code
+
 - **HTTP**: the status. The routes under `/v1` answer with `application/problem+json`, whose members
   `code`, `detail`, `retryable` and `outcome` describe the error. LMQ's routes answer with an empty
   body and the header `x-lmq-error: CODE: TEXT`.
@@ -87,17 +94,24 @@ A few errors differ from their row: `retryable` and `outcome` of the answer are 
 
 def page() -> str:
     """Return the text of the page."""
-    return _HEAD + "\n".join(_rows()) + "\n"
+    return f"{_HEAD}{chr(10).join(_advice())}\n\n{_SHOWN}{chr(10).join(_shown())}\n"
 
 
-def _rows() -> Iterator[str]:
-    yield "| Code | Meaning | HTTP | MessagePack-RPC | Exit code | Retry | Outcome | What to do |"
-    yield "|---|---|---|---|---|---|---|---|"
+def _advice() -> Iterator[str]:
+    yield "| Code | Meaning | What to do |"
+    yield "|---|---|---|"
+    for code, spec in ERRORS.items():
+        yield f"| `{code}` | {spec.title} | {ADVICE[code]} |"
+
+
+def _shown() -> Iterator[str]:
+    yield "| Code | HTTP | MessagePack-RPC | Exit code | Retry | Outcome |"
+    yield "|---|---|---|---|---|---|"
     for code, spec in ERRORS.items():
         retry = "yes" if spec.retryable else "no"
         text = f"`{spec.rpc}`" if spec.rpc else ""
         exit_code = int(exit_code_of(LmqError(code, "")))
-        cells = (f"`{code}`", spec.title, spec.http, text, exit_code, retry, _OUTCOMES[spec.outcome], ADVICE[code])
+        cells = (f"`{code}`", spec.http, text, exit_code, retry, _OUTCOMES[spec.outcome])
         yield f"| {' | '.join(map(str, cells))} |"
 
 
