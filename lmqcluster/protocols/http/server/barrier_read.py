@@ -26,7 +26,7 @@ async def refresh(service: QueueService) -> bool:
     """Bring the local replica up to date within a second. Return whether it may still be stale."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await service.sender.barrier()
+            await service.sender.look_up()
     except (TimeoutError, LmqError):
         return True
     return False
