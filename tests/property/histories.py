@@ -119,7 +119,7 @@ class History:
     def _push(self) -> Command:
         pick, queue, owner = self.random.choice, self._queue(), self.random.choice(_OWNERS)
         bodies = [self._body() for _ in range(self.random.randint(0, 3))]
-        marked, rows = [self._item()[:3] for _ in bodies], self._rows()
+        marked = [self._item()[:3] for _ in bodies]
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
@@ -131,7 +131,12 @@ class History:
             self._in_epochs(owner),
             [Op.END_JOBS, [pick((b"job", b"epochs"))], owner],
             [Op.PUSH_ROWS, queue, self._rows(), owner, None, 0, True],
-            [Op.PUSH_ROWS, queue, rows, owner, None, 0, False, 0, [pick((b"", b"t1", b"t2")) for _ in rows]],
+            [
+                Op.PUSH_ATTEMPTS,
+                queue,
+                [[*row[:3], pick((None, b"t1", b"t2")), *row[4:]] for row in self._rows()],
+                owner,
+            ],
         ]
         return pick(commands)
 

@@ -41,10 +41,9 @@ class SyncSettler(Protocol):
 class SyncMessage(Delivery):
     """A message pulled by a `Client`.
 
-    ``with message:`` acks the message at the end of the block and nacks it if the block raises; the reason of the
-    nack is the type and the text of the exception. If the
-    program exits, the message returns to its queue without charging a retry. A message that the
-    block settled stays settled.
+    ``with message:`` acks the message at the end of the block and nacks it if the block raises; the reason of the nack is
+    the type and the text of the exception. If the program exits, the message returns to its queue without charging a retry.
+    A message that the block settled stays settled.
     """
 
     __slots__ = ("_client", "_settled")
