@@ -145,15 +145,6 @@ def reasons_without_bytes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "_explain", explain)
 
 
-def a_group_that_moves_on_too_early(patch: pytest.MonkeyPatch) -> None:
-    def end_flight(original: Callable[..., bool], lines: RichLines, message: Any) -> bool:
-        if isinstance(message, RichMessage):
-            lines.stop_holding(message)
-        return original(lines, message)
-
-    _wrapped(patch, RichLines, "end_flight", end_flight)
-
-
 def no_retry_delay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueOptions, "retry_delay_after", lambda *_args: 0)
 
@@ -344,7 +335,6 @@ PLANTS: list[Plant] = [
     lost_when_sent_back,
     reasons_that_stay,
     reasons_without_bytes,
-    a_group_that_moves_on_too_early,
     no_retry_delay,
     the_head_is_the_tail,
     no_copies,
