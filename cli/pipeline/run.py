@@ -150,20 +150,22 @@ def apply_config(context: click.Context, path: Path) -> None:
     if not isinstance(group, click.Group):
         raise TypeError(f"{group.name} has no commands to configure")
     own = _options_of(group) - {"config"}
-    shared = {name for command in group.commands.values() for name in _options_of(command)}
-    defaults: dict[str, Any] = {name: {} for name in group.commands}
+    # A command without options, such as version, may have the name of an option of the program.
+    commands = {name: command for name, command in group.commands.items() if _options_of(command)}
+    shared = {name for command in commands.values() for name in _options_of(command)}
+    defaults: dict[str, Any] = {name: {} for name in commands}
     for key, value in content.items():
         name = key.replace("-", "_")
-        if key in group.commands and isinstance(value, dict):
-            known = _options_of(group.commands[key])
+        if key in commands and isinstance(value, dict):
+            known = _options_of(commands[key])
             defaults[key] |= {_known(path, f"[{key}] ", option, known): item for option, item in value.items()}
         elif name == "spark" and isinstance(value, dict):
             defaults["spark"] = [f"{option}={item}" for option, item in value.items()]
         elif name in own:
             defaults[name] = value
         else:
-            name = _known(path, "", key, shared | own | set(group.commands))
-            for command in group.commands.values():
+            name = _known(path, "", key, shared | own | set(commands))
+            for command in commands.values():
                 if name in _options_of(command):
                     defaults[command.name].setdefault(name, value)  # type: ignore[index]  # commands of a group have names
     context.default_map = defaults
