@@ -46,13 +46,15 @@ ELSEWHERE: Final = {
     "lmq repair",
     "queue redrive",
     "recover",
+    "replace",
+    "client close",
 }
 # These lose nothing that cannot be restored, or the command line itself names the loss.
 HARMLESS: Final = {
     "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
     "queue resume", "message push", "message pull", "message ack", "message nack", "message extend", "message peek",
     "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
-    "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
+    "snapshot", "backup", "verify", "restore", "version", "lmq version", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
     "context ls", "context save", "context select", "context show", "definitions export",
     "import kestrel",
     "import kestrel-config",
