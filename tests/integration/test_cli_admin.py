@@ -220,7 +220,7 @@ def test_an_unacknowledged_pull_leaves_the_lease(admin, queue_name: str) -> None
     [
         (["no-such"], 2, "No such command"),
         (["status", "extra"], 2, "unexpected extra argument"),
-        (["--node", "nonsense:port", "status"], 2, "'nonsense:port' is not HOST:PORT"),
+        (["--node", "nonsense:port", "status"], 2, "'port' is not a port"),
         (["join"], 2, "Missing argument 'PEER'"),
         (["queue", "set", "q"], 2, "pass at least one property"),
         (["queue", "set", "q", "--retry", "1.5"], 2, "--retry"),
