@@ -26,7 +26,7 @@ def verify(files: tuple[Path, ...]) -> None:
 
     \b
     Example:
-      lmq-admin verify /var/lib/lmqcluster-backup/*.backup
+      lmq-admin verify cluster.backup
     """
     for file in files:
         with data_errors():
