@@ -54,6 +54,6 @@ def test_without_the_library_the_reason_names_the_extra(tmp_path: Path, monkeypa
         raise ModuleNotFoundError
 
     monkeypatch.setattr(traces, "find_spec", find_spec)
-    with pytest.raises(ConfigError, match="trace_otlp_endpoint needs .*with the extra otel") as caught:
+    with pytest.raises(ConfigError, match=r"trace_otlp_endpoint needs .*with the extra otel") as caught:
         load(tmp_path, LMQ_TRACE_OTLP_ENDPOINT=ENDPOINT)
     assert caught.value.exit_code == 78
