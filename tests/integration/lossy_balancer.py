@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from .cluster import ports
+from .server_thread import ServerThread
 
 __all__ = ["LossyBalancer"]
 
@@ -34,50 +34,23 @@ class LossyBalancer:
         self.cuts: Counter[str] = Counter()
         self._targets = list(targets)
         self._rng = random.Random(seed)
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),), name="balancer")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = ServerThread({self.address: self._accepted})
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(30), "the balancer did not start"
+        self._server.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._loop.close()
-
-    async def _run(self) -> None:
-        host, port = self.address.rsplit(":", 1)
-        server = await asyncio.start_server(self._accepted, host, int(port))
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._server.__exit__(kind, value, trace)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        far: asyncio.StreamWriter | None = None
+        far_reader, far = await self._connect()
         try:
-            far_reader, far = await self._connect()
             await asyncio.gather(self._requests(reader, far), self._answers(far_reader, writer))
-        except (OSError, asyncio.CancelledError):
-            # A node has ended, an answer was lost, or the balancer closes.
-            pass
         finally:
-            self._tasks.discard(task)
-            for one in (writer, far):
-                if one is not None:
-                    one.transport.abort()
+            far.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the next target, or to one after it if that is down."""
