@@ -14,9 +14,13 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["debian_program", "one_at_a_time"]
+__all__ = ["MissingProgramError", "debian_program", "needed_program", "one_at_a_time"]
 
 _INSTALL_TIMEOUT_S = 600.0
+
+
+class MissingProgramError(RuntimeError):
+    """A program that tests need is not installed."""
 
 
 @contextmanager
@@ -29,16 +33,34 @@ def one_at_a_time() -> Iterator[None]:
 
 @cache
 def debian_program(name: str, *packages: str) -> str:
-    """Return a program from PATH. If it is missing, root installs Debian's packages; else the test is skipped."""
+    """Return a program, from Debian's packages if it is missing; skip the test if they cannot be installed."""
+    try:
+        return needed_program(name, *packages)
+    except MissingProgramError as exc:
+        pytest.skip(str(exc))
+
+
+@cache
+def needed_program(name: str, *packages: str) -> str:
+    """Return a program, from Debian's packages if it is missing and the tests run as root.
+
+    Raises:
+        MissingProgramError: they cannot be installed; the text says what to install.
+    """
     with one_at_a_time():
-        found = shutil.which(name)
+        found = _found(name)
         if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
             _apt("update")
             _apt("install", "--yes", "--no-install-recommends", *packages)
-            found = shutil.which(name)
+            found = _found(name)
     if found is None:
-        pytest.skip(f"{name} is not installed, and only root of Debian can install {', '.join(packages)}")
+        raise MissingProgramError(f"{name} is missing: install the Debian packages {', '.join(packages)}")
     return found
+
+
+def _found(name: str) -> str | None:
+    # Servers are in /usr/sbin, which is not on every PATH.
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def _apt(*arguments: str) -> None:
@@ -52,4 +74,4 @@ def _apt(*arguments: str) -> None:
         check=False,
     )
     if done.returncode:
-        pytest.skip(f"apt-get {arguments[0]} failed: {done.stderr[-300:]}")
+        raise MissingProgramError(f"apt-get {' '.join(arguments)} failed: {done.stderr[-300:]}")

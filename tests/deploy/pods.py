@@ -9,8 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +16,7 @@ from typing import Any, Self
 
 import yaml
 
-from tests.integration.cluster import clean_environment, reaper, wait_for
+from tests.integration.cluster import clean_environment, fetch, reaper, wait_for
 
 from .rendering import kept
 from .tools import run
@@ -97,16 +95,9 @@ class Pod:
 
     def fetch(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body of a request with the administrator's token; status 0 without an answer."""
-        request = urllib.request.Request(
-            f"http://{self.address}:9980{path}", body, {"Authorization": f"Bearer {TOKEN}"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with _inside(self._pods.network), opener.open(request, timeout=5) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as exc:
-            with exc:
-                return exc.code, exc.read()
+            with _inside(self._pods.network):
+                return fetch(f"{self.address}:9980", path, body, headers={"Authorization": f"Bearer {TOKEN}"})
         except OSError:
             return 0, b""
 

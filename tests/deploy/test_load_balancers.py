@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import ssl
 import subprocess
 import urllib.request
@@ -15,29 +13,13 @@ from pathlib import Path
 import pytest
 from lmqcluster_cli.shared.certificates import Authority
 
-from tests.installing import one_at_a_time
+from tests.installing import debian_program
 from tests.integration.cluster import clean_environment, ports, reaper, wait_for
 from tests.integration.test_access_tls import SECRET, TlsNode
 
-from .tools import DEPLOY, run
+from .tools import DEPLOY
 
 EXAMPLES = DEPLOY / "load-balancers"
-INSTALL_S = 600.0
-
-
-def installed(program: str, package: str) -> str:
-    """Return a program, installed now if this machine can install packages."""
-    places = f"{os.environ.get('PATH', '')}:/usr/sbin"
-    with one_at_a_time():
-        if shutil.which(program, path=places) is None and shutil.which("apt-get") and os.geteuid() == 0:
-            quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-            run("apt-get", "-qq", "update", environment=quiet, timeout_s=INSTALL_S)
-            words = ("apt-get", "-qq", "-y", "install", "--no-install-recommends", package)
-            run(*words, environment=quiet, timeout_s=INSTALL_S)
-    found = shutil.which(program, path=places)
-    if found is None:
-        pytest.skip(f"there is no {program}: install the Debian package {package}")
-    return found
 
 
 class Balanced:
@@ -121,13 +103,13 @@ def test_a_balancer_serves_while_a_node_dies(program: str, balanced: Balanced) -
     folder = balanced.folder
     if program == "haproxy":
         path = balanced.example("haproxy.cfg", "/etc/haproxy")
-        command = [installed("haproxy", "haproxy"), "-db", "-f", str(path)]
+        command = [debian_program("haproxy", "haproxy"), "-db", "-f", str(path)]
     else:
         example = balanced.example("nginx.conf", "/etc/nginx")
         path = folder / "main.conf"
         settings = f"pid {folder}/pid; daemon off; error_log stderr; user root; events {{}}"
         path.write_text(f"{settings}\nhttp {{ access_log off; include {example}; }}\n")
-        command = [installed("nginx", "nginx-light"), "-p", str(folder), "-c", str(path)]
+        command = [debian_program("nginx", "nginx-light"), "-p", str(folder), "-c", str(path)]
     with running(folder, *command):
         wait_for(balanced.push, "the balancer reaches a node")
         assert all(balanced.push() for _ in range(20))

@@ -8,7 +8,6 @@ import socket
 import ssl
 import sys
 import tomllib
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from lmqcluster_cli.shared.certificates import Authority
 
 from lmqcluster.node.config.load import load_config
-from tests.integration.cluster import ports, wait_for
+from tests.integration.cluster import fetch, ports, wait_for
 
 from .machine import Machine, why_not
 from .tools import DEPLOY, builds_everything, run
@@ -95,7 +94,8 @@ class Service:
     def __init__(self, machine: Machine, folder: Path) -> None:
         files = installed(folder)
         self.machine = machine
-        self._tls = ssl.create_default_context(cafile=files[AUTHORITY])
+        context = ssl.create_default_context(cafile=files[AUTHORITY])
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
         for name, path in files.items():
             machine.write(name, path.read_text())
         # Everything in the example except the other members.
@@ -109,13 +109,9 @@ class Service:
 
     def fetch(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body of a request with the administrator's token; status 0 without an answer."""
-        request = urllib.request.Request(f"https://{self.http}{path}", body, {"Authorization": f"Bearer {TOKEN}"})
+        headers = {"Authorization": f"Bearer {TOKEN}"}
         try:
-            with urllib.request.urlopen(request, timeout=60, context=self._tls) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as exc:
-            with exc:
-                return exc.code, exc.read()
+            return fetch(self.http, path, body, headers=headers, timeout_s=60, scheme="https", opener=self._opener)
         except OSError:
             return 0, b""
 

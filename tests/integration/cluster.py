@@ -115,18 +115,21 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def fetch(
     address: str,
     path: str,
+    body: bytes | None = None,
     *,
+    headers: Mapping[str, str] | None = None,
     timeout_s: float = 5.0,
     scheme: str = "http",
     opener: urllib.request.OpenerDirector = _direct,
 ) -> tuple[int, bytes]:
-    """GET a path; HTTP errors are returned as answers.
+    """GET a path, or POST a body to it; HTTP errors are returned as answers.
 
     Raises:
         OSError: the node cannot be reached.
     """
+    request = urllib.request.Request(f"{scheme}://{address}{path}", body, dict(headers or {}))
     try:
-        with opener.open(f"{scheme}://{address}{path}", timeout=timeout_s) as response:
+        with opener.open(request, timeout=timeout_s) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as exc:
         with exc:
