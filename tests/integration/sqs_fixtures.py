@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from .cluster import NodeProcess, wait_for
 from .sqs_http import SqsHttp, SqsRefusedError
 
-__all__ = ["MakeQueue", "api", "failure_of", "make_queue", "wait_for_receives"]
+__all__ = [
+    "MakeQueue", "api", "arn_of", "bodies", "failure_of", "make_queue", "receive", "redrive", "wait_for_receives",
+]  # fmt: skip
 
 MakeQueue = Callable[..., str]
 """Creates a queue with attributes, of which a ``.fifo`` one gets ``FifoQueue``; returns its URL."""
@@ -31,6 +34,30 @@ def make_queue(api: SqsHttp, new_queue_name: Callable[[], str]) -> MakeQueue:
         return url
 
     return make
+
+
+def receive(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[dict[str, Any]]:
+    """Return up to `count` messages of a queue."""
+    found: list[dict[str, Any]] = api("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=count, **more).get(
+        "Messages", []
+    )
+    return found
+
+
+def bodies(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[str]:
+    """Receive messages; return their bodies."""
+    return [one["Body"] for one in receive(api, url, count, **more)]
+
+
+def arn_of(api: SqsHttp, url: str) -> str:
+    """Return the ARN of a queue."""
+    found = api("GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+    return str(found["QueueArn"])
+
+
+def redrive(api: SqsHttp, url: str, count: Any = 1) -> str:
+    """Return a redrive policy to the queue with this URL."""
+    return json.dumps({"deadLetterTargetArn": arn_of(api, url), "maxReceiveCount": count})
 
 
 def failure_of(api: SqsHttp, action: str, **parameters: Any) -> SqsRefusedError:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .cluster import wait_for
-from .sqs_fixtures import MakeQueue, api, failure_of, make_queue
+from .sqs_fixtures import MakeQueue, api, bodies, failure_of, make_queue, receive
 from .sqs_http import SqsHttp
 
 __all__ = ["api", "make_queue"]
@@ -25,17 +25,6 @@ def send(api: SqsHttp, url: str, body: str, group: str = "g", key: str | None = 
     given = {"MessageDeduplicationId": body if key is None else key}
     sent: dict[str, str] = api("SendMessage", QueueUrl=url, MessageBody=body, MessageGroupId=group, **given)
     return sent
-
-
-def receive(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=count, **more).get(
-        "Messages", []
-    )
-    return found
-
-
-def bodies(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[str]:
-    return [one["Body"] for one in receive(api, url, count, **more)]
 
 
 def delete(api: SqsHttp, url: str, *messages: dict[str, Any]) -> None:

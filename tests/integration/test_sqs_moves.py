@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from .cluster import NodeProcess, wait_for
-from .sqs_fixtures import MakeQueue, api, failure_of, make_queue
+from .sqs_fixtures import MakeQueue, api, arn_of, bodies, failure_of, make_queue, redrive
 from .sqs_http import SqsHttp
 
 __all__ = ["api", "make_queue"]
@@ -14,21 +11,10 @@ __all__ = ["api", "make_queue"]
 VALUE = "InvalidParameterValue"
 
 
-def arn_of(api: SqsHttp, url: str) -> str:
-    found = api("GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    return str(found["QueueArn"])
-
-
-def bodies(api: SqsHttp, url: str, **more: Any) -> list[str]:
-    return [
-        one["Body"] for one in api("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, **more).get("Messages", [])
-    ]
-
-
 def with_dead_letters(api: SqsHttp, make_queue: MakeQueue, *texts: str) -> tuple[str, str]:
     """Return the URLs of a queue and of the one with its dead letters."""
     target = make_queue()
-    source = make_queue(RedrivePolicy=json.dumps({"deadLetterTargetArn": arn_of(api, target), "maxReceiveCount": 1}))
+    source = make_queue(RedrivePolicy=redrive(api, target))
     for text in texts:
         api("SendMessage", QueueUrl=source, MessageBody=text)
     assert bodies(api, source, VisibilityTimeout=0) == list(texts)

@@ -10,7 +10,7 @@ import pytest
 
 from .cluster import NodeProcess
 from .raw_http import call
-from .sqs_fixtures import MakeQueue, api, failure_of, make_queue
+from .sqs_fixtures import MakeQueue, api, failure_of, make_queue, redrive
 from .sqs_http import SqsHttp
 
 __all__ = ["api", "make_queue"]
@@ -291,11 +291,6 @@ def test_the_node_shows_what_it_is_asked_to_ignore(api: SqsHttp, make_queue: Mak
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------
-
-
-def redrive(api: SqsHttp, url: str, count: Any = 3) -> str:
-    arn = attributes_of(api, url, "QueueArn")["QueueArn"]
-    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": count})
 
 
 def test_a_redrive_policy_is_set_shown_and_cleared(api: SqsHttp, make_queue: MakeQueue) -> None:

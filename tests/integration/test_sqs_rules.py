@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from .cluster import wait_for
-from .sqs_fixtures import MakeQueue, api, failure_of, make_queue
+from .sqs_fixtures import MakeQueue, api, arn_of, bodies, failure_of, make_queue, receive, redrive
 from .sqs_http import SqsHttp
 
 __all__ = ["api", "make_queue"]
 
 VALUE = "InvalidParameterValue"
 COUNT: dict[str, Any] = {"AttributeNames": ["ApproximateReceiveCount", "DeadLetterQueueSourceArn"]}
-
-
-def receive(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=count, **more).get(
-        "Messages", []
-    )
-    return found
-
-
-def bodies(api: SqsHttp, url: str, count: int = 10, **more: Any) -> list[str]:
-    return [one["Body"] for one in receive(api, url, count, **more)]
-
-
-def arn_of(api: SqsHttp, url: str) -> str:
-    found = api("GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    return str(found["QueueArn"])
-
-
-def redrive(api: SqsHttp, url: str, count: int = 1) -> str:
-    return json.dumps({"deadLetterTargetArn": arn_of(api, url), "maxReceiveCount": count})
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------
