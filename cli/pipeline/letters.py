@@ -43,8 +43,8 @@ _SAMPLES: Final = [
     Column("Queue", "queue"),
     Column("Offset", "offset", right=True),
     Column("To", "to"),
-    Column("Before", "before", cut=True),
-    Column("After", "after", cut=True),
+    Column("Before", "before", cut="end"),
+    Column("After", "after", cut="end"),
 ]
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod, OverflowMethod
+    from rich.console import Console, JustifyMethod
     from rich.table import Table
     from rich.text import Text
 
@@ -44,7 +44,6 @@ CUT_MIN: Final = 24
 """Width that a column always gets, if its texts are as long, before other columns are left out."""
 CUT_MAX: Final = 1000
 _JUSTIFY: Final[dict[bool, JustifyMethod]] = {False: "left", True: "right"}
-_OVERFLOW: Final[dict[bool, OverflowMethod]] = {False: "fold", True: "ellipsis"}
 _STYLES: Final = {
     "leader": "bold green",
     "follower": "green",
@@ -79,8 +78,8 @@ class Column:
         rank: 0 is always shown; on a narrow terminal, all columns of the highest rank are left out first.
         digits: decimals of fractional numbers.
         extra: whether people see it only if they name it or sort by it; scripts always get it.
-        cut: whether a text that does not fit is truncated for people; scripts get all of it.
-        is_name: whether a truncated text keeps its beginning and its end, by which people tell names apart.
+        cut: where a text that does not fit is truncated for people, if it is; scripts get all of it. A name keeps its
+            beginning and its end, by which people tell names apart.
     """
 
     title: str
@@ -89,8 +88,7 @@ class Column:
     unit: str = ""
     rank: int = 0
     digits: int = 3
-    cut: bool = False
-    is_name: bool = False
+    cut: Literal["end", "middle"] | None = None
     extra: bool = False
 
 
@@ -234,14 +232,17 @@ def table_of(
     kept = list(range(len(columns))) if keep_all else _fitting(columns, widths, width)
     taken = sum(widths[place] + GAP for place in kept if not columns[place].cut)
     for place in kept:
-        if columns[place].is_name and not keep_all:
+        if columns[place].cut == "middle" and not keep_all:
             _abbreviate([row[place] for row in cells], max(CUT_MIN, width - taken))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=headers)
     for place in kept:
         column = columns[place]
-        justify, overflow = _JUSTIFY[column.right], _OVERFLOW[column.cut]
-        most = max(CUT_MIN, width - taken) if column.cut else None
-        table.add_column(column.title, justify=justify, overflow=overflow, no_wrap=column.cut, max_width=most)
+        justify = _JUSTIFY[column.right]
+        if column.cut is None:
+            table.add_column(column.title, justify=justify, overflow="fold")
+        else:
+            most = max(CUT_MIN, width - taken)
+            table.add_column(column.title, justify=justify, overflow="ellipsis", no_wrap=True, max_width=most)
     for row_cells in cells:
         table.add_row(*(row_cells[place] for place in kept))
     return table, [column.title for place, column in enumerate(columns) if place not in kept]

@@ -44,7 +44,7 @@ _LOOKS_MAX: Final = 10
 _WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
 _SHOWN_WINDOWS: Final = _WINDOWS[:3]
 _STATS_COLUMNS: Final = [
-    Column("Queue", "queue", cut=True, is_name=True),
+    Column("Queue", "queue", cut="middle"),
     Column("Messages", "size", right=True),
     *(
         Column(f"{kind.capitalize()} {text}", f"{kind}_{text}", right=True, rank=rank, digits=2)

@@ -15,7 +15,7 @@ from ..queues.queue_list import all_queues
 __all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Figures", "Sample", "compare_samples", "take_sample"]
 
 QUEUE_COLUMNS: Final = [
-    Column("Queue", "queue", cut=True, is_name=True),
+    Column("Queue", "queue", cut="middle"),
     Column("Ready", "ready", right=True),
     Column("Leased", "leased", right=True),
     Column("Push/s", "push_per_s", right=True, digits=1),

@@ -34,7 +34,7 @@ _WAITING_COLUMNS: Final = [
     Column("Messages wanted", "messages", right=True),
 ]
 _LEASE_COLUMNS: Final = [
-    Column("Queue", "queue", cut=True, is_name=True),
+    Column("Queue", "queue", cut="middle"),
     Column("Leased", "leased", right=True),
     Column("Expires in (s)", "ends_in_s", right=True),
     Column("Client", "client"),

@@ -35,7 +35,7 @@ _PEEK_COLUMNS: Final = [
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),
     Column("Attributes", "attributes", rank=2),
-    Column("Content", "content", cut=True),
+    Column("Content", "content", cut="end"),
 ]
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 _IDS_ARGUMENT = click.argument("ids", metavar="ID...", nargs=-1, required=True)

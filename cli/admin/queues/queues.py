@@ -26,7 +26,7 @@ from .queue_list import all_queues, queue_exists, queue_path, require_queue, seq
 __all__ = ["queue"]
 
 _QUEUE_COLUMNS: Final = [
-    Column("Queue", "queue", cut=True, is_name=True),
+    Column("Queue", "queue", cut="middle"),
     Column("Ready", "ready", right=True),
     Column("Leased", "leased", right=True),
     Column("Delayed", "delayed", right=True, rank=3),

@@ -25,7 +25,7 @@ __all__ = ["schedule"]
 _PAGE: Final = 1_000
 _COLUMNS: Final = [
     Column("Schedule", "name"),
-    Column("Queue", "queue", cut=True, is_name=True),
+    Column("Queue", "queue", cut="middle"),
     Column("Rule", "rule"),
     Column("Zone", "zone", rank=1),
     Column("State", "state"),

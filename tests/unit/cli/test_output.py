@@ -161,7 +161,7 @@ def test_fractions_have_the_digits_of_their_column(capsys: pytest.CaptureFixture
 def test_a_long_text_is_cut_for_people_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    columns = [Column("Number", "number"), Column("Content", "content", cut=True), Column("More", "more", rank=1)]
+    columns = [Column("Number", "number"), Column("Content", "content", cut="end"), Column("More", "more", rank=1)]
     row = ["1", "x" * 200, "y" * 20]
     print_table(columns, [row])
     assert "x" * 200 in capsys.readouterr().out
@@ -192,7 +192,7 @@ def test_the_report_of_a_node_counts_only_while_it_is_connected() -> None:
 
 
 def test_a_long_name_is_abbreviated_in_the_middle() -> None:
-    columns = [Column("Queue", "queue", cut=True, is_name=True), Column("Oldest", "oldest", right=True, rank=2)]
+    columns = [Column("Queue", "queue", cut="middle"), Column("Oldest", "oldest", right=True, rank=2)]
     names = ["orders.2026-11-28.region-north.priority-high.attempt-000001", "orders.2026-11-28.注文" * 4, "jobs"]
     table, left_out = table_of(columns, [[name, 12] for name in names], 40)
     first, second, third = table.columns[0].cells
