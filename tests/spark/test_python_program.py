@@ -43,3 +43,12 @@ def test_the_own_python_and_another_one_with_lmqcluster_pass(tmp_path: Path) -> 
     link.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     link.chmod(0o700)
     check_python(str(link))
+
+
+def test_a_program_that_does_not_answer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("lmqcluster.spark.base.python_program._CHECK_S", 0.1)
+    with pytest.raises(ImportError, match=r"no answer within 0\.1 s"):
+        check_python(str(program))
