@@ -17,7 +17,7 @@ from ..server.replies import problem
 from ..server.requests.target import check_name
 from ..server.routing import Resource
 from .bodies.media import read_value, reply_media
-from .bodies.members import object_of, page_of
+from .bodies.members import object_of, page_of, text_of
 
 if TYPE_CHECKING:
     from ....node.node import Node
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ClientRoutes"]
 
 _NAMES = ("queue", "pattern")
-_TEXT_CHARACTERS_MAX = 255
+_TEXT_BYTES_MAX = 255
 
 
 class ClientRoutes:
@@ -81,17 +81,12 @@ class ClientRoutes:
     async def close(self, request: Request) -> Reply:
         """Close the connections from an address at one node."""
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"node", "address"})
-        node, address = body.get("node"), body.get("address")
-        for name, value in (("node", node), ("address", address)):
-            if not (isinstance(value, str) and 0 < len(value) <= _TEXT_CHARACTERS_MAX) and (value, name) != (
-                None,
-                "node",
-            ):
-                reason = (
-                    f"{name} must be a text of 1 to {_TEXT_CHARACTERS_MAX} characters, as in the list of connections"
-                )
-                raise LmqError("bad_request", reason)
-        closed = await self._node.clients.end_connections(node, str(address))
+        node, address = (text_of(body.get(name), name, _TEXT_BYTES_MAX) for name in ("node", "address"))
+        if address is None:
+            raise LmqError("bad_request", "address is missing; the list of connections has it")
+        closed = await self._node.clients.end_connections(
+            None if node is None else node.decode(errors="replace"), address.decode(errors="replace")
+        )
         return reply_media(request).reply({"closed": closed})
 
     async def of_queue(self, request: Request, name: bytes) -> Reply:
