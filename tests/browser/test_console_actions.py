@@ -392,6 +392,11 @@ def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_
     (found,) = sqs("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
     assert found["Body"] == "x"
     sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
+    # Its properties are those of a queue that such a client creates, but for the defaults.
+    sqs("CreateQueue", QueueName=f"{queue_name}-sqs.fifo", Attributes={"FifoQueue": "true"})
+    ours, theirs = (cluster[1].get_json(f"/v1/queues/{queue_name}{end}.fifo")["properties"] for end in ("", "-sqs"))
+    assert {name for name in theirs if theirs[name] != ours.get(name)} <= {"delay", "max_item_size"}
+    assert set(ours) <= set(theirs)
     assert console.errors == []
 
 
