@@ -284,10 +284,7 @@ def _errors(drill_error: ExitCode = ExitCode.UNAVAILABLE) -> Iterator[None]:
     except HistoryError as exc:
         print(f"lmq-drill: {exc}", file=sys.stderr)
         sys.exit(ExitCode.BAD_DATA)
-    except ScenarioError as exc:
-        print(f"lmq-drill: {exc}", file=sys.stderr)
-        sys.exit(ExitCode.CONFIG)
-    except MissingToolError as exc:
+    except (ScenarioError, MissingToolError) as exc:
         print(f"lmq-drill: {exc}", file=sys.stderr)
         sys.exit(ExitCode.CONFIG)
     except DrillError as exc:
