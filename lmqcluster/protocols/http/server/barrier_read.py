@@ -13,20 +13,31 @@ from ....node.queues.sending.naming import no_queue, shown
 from ....wire.errors import LmqError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ....node.queues.service import QueueService
     from .replies.reply import Reply
 
-__all__ = ["marked", "not_found", "refresh"]
+__all__ = ["confirm", "marked", "not_found", "refresh"]
 
 PATIENCE_S = 1.0
 _STALE = b"x-lmq-stale: true\r\n"
 
 
 async def refresh(service: QueueService) -> bool:
-    """Bring the local replica up to date within a second. Return whether it may still be stale."""
+    """Bring the local replica and its log time up to date within a second. Return whether they may still be stale."""
+    return await _fails(service.sender.barrier())
+
+
+async def confirm(service: QueueService) -> bool:
+    """Bring the local replica up to date like `refresh`, without a log entry if possible; the log time may be older."""
+    return await _fails(service.sender.look_up())
+
+
+async def _fails(read: Awaitable[None]) -> bool:
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await service.sender.look_up()
+            await read
     except (TimeoutError, LmqError):
         return True
     return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ....core import Role
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
-from ..server.barrier_read import marked, refresh
+from ..server.barrier_read import confirm, marked
 from ..server.replies import problem
 from ..server.replies.common_replies import RETRY_AFTER
 from ..server.replies.reply import Reply
@@ -94,7 +94,8 @@ class ClusterRoutes:
         """Write a snapshot of this node's state now; by default with a copy for a backup, which a cut-off node refuses."""
         body = await _fields(request, {}, {"portable": bool, "stale_ok": bool})
         portable = body.get("portable", True)
-        stale = portable and await refresh(self._node.service)
+        # The snapshots of idle nodes must be of the same entry, so that they can be compared.
+        stale = portable and await confirm(self._node.service)
         if stale and not body.get("stale_ok", False):
             text = "this node is cut off from its cluster and does not know the latest changes: back up another node"
             raise LmqError("no_leader", f"{text}, or accept an old state (stale_ok; lmq-admin backup --stale-ok)")
