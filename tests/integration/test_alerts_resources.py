@@ -105,6 +105,8 @@ def test_alerts_on_resources_fire_and_end_after_their_runbooks(tmp_path: Path) -
         few = round(value(node.http, "process_open_fds") * 1.1)
         resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (few, hard))
         control.show_free(disk_bytes // 20)
+        # The node measures it once in some seconds.
+        wait_for(lambda: value(node.http, "lmq_disk_used_bytes") > 0, "the size of the snapshot")
         timeline.scrape()
         assert timeline.firing() >= {*alerts}
 

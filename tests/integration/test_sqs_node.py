@@ -77,8 +77,13 @@ def test_attributes_without_effect_are_stored_and_shown(api: SqsHttp, other: Nod
     found = attributes_of(api, name)
     assert found["SqsManagedSseEnabled"] == "true"
     assert {"KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "Policy"}.isdisjoint(found)
-    lines = [line for line in other.log().splitlines() if "attribute without effect" in line and name in line]
-    assert len(lines) == 3, "once for each attribute of the queue"
+
+    def logged() -> list[str]:
+        return [line for line in other.log().splitlines() if "attribute without effect" in line and name in line]
+
+    # The node writes its log in a thread.
+    wait_for(lambda: len(logged()) >= 3, "a line for each attribute")
+    assert len(logged()) == 3, "once for each attribute of the queue"
 
 
 def test_permissions_are_stored_and_shown(api: SqsHttp, queue_name: str) -> None:
