@@ -10,6 +10,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,9 +44,10 @@ SLICED = [listing for listing in LISTINGS if listing.slices_min(QUEUES)]
 
 @pytest.mark.parametrize("listing", SLICED, ids=lambda one: one.name)
 def test_a_listing_takes_as_many_slices_as_it_has_rows(filled: NodeProcess, listing: Listing) -> None:
-    # A scrape visits the queues, too. The node's periodic work, every five seconds, is not in each of three.
-    scrape = min(_slices(filled, Listing("nothing", lambda _node: 0)) for _ in range(3))
-    assert min(_slices(filled, listing) for _ in range(3)) - scrape >= listing.slices_min(QUEUES)
+    # The scrape that ends a measurement visits the queues once, too. Slices also end by time, so a slow machine has more
+    # of them. The node's periodic work, every five seconds, is not in each of three measurements.
+    with_scrape = replace(listing, passes=listing.passes + 1)
+    assert min(_slices(filled, listing) for _ in range(3)) >= with_scrape.slices_min(QUEUES)
 
 
 # --- answers that are written as they are read -----------------------------------------------------------------------
