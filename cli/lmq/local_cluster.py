@@ -26,6 +26,7 @@ from ..shared.certificates import write_new
 from ..shared.connection.api import Api
 from ..shared.errors import ExitCode
 from ..shared.output import plural
+from .earlier_cluster import check_addresses
 from .ports import check_free
 
 __all__ = ["DevCluster", "DevSettings"]
@@ -41,6 +42,7 @@ PORTS: Final = {
     "text": 2222,
 } | ({"thrift": 2229} if has_thrift() else {})
 PORT_STEP: Final = 10
+OFFSET_STEP: Final = 100
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
 RESPAWN_DELAY_S: Final = 1.0
@@ -144,11 +146,12 @@ class DevCluster:
         """Run the cluster; return the exit status.
 
         Raises:
-            ConfigError: a port is in use; no node was started.
+            CliError, ConfigError: a port is in use, or the data is of a cluster at other addresses; no node was started.
         """
+        check_addresses({node.data_dir: node.addresses["raft"] for node in self._nodes})
         for node in self._nodes:
             for kind, address in node.addresses.items():
-                check_free(address, f"{_TITLES[kind]} of {node.name}", "shift all ports with --offset 100")
+                check_free(address, f"{_TITLES[kind]} of {node.name}", self._other_ports())
         if not any(os.environ.get(name) for name in _SECRETS):
             secret_file = _secret_file(self._settings.data_dir)
             for node in self._nodes:
@@ -175,6 +178,14 @@ class DevCluster:
             return ExitCode.DONE
         self._say("No node is running any more.", error=True)
         return ExitCode.UNAVAILABLE
+
+    def _other_ports(self) -> str:
+        """Return the advice for a port that is in use."""
+        shift = f"--offset {self._settings.offset + OFFSET_STEP}"
+        folder = self._settings.data_dir
+        if not any(node.data_dir.exists() for node in self._nodes):
+            return f"shift all ports with {shift}"
+        return f"start another cluster with {shift} --data-dir {folder.with_name(f'{folder.name}-2')}"
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():
@@ -272,8 +283,10 @@ class DevCluster:
         quorum = len(self._nodes) // 2 + 1
         state = "the cluster continues" if alive >= quorum else f"no quorum: requests fail until {quorum} are running"
         self._say(f"{node.name} {how}. {alive} of {len(self._nodes)} nodes are running: {state}.", error=True)
-        if not self._settings.respawn:
-            self._say(f"To restart it: {_command_for('lmq')} {shlex.join(node.arguments(self._peers))}")
+        # A node that ends by itself has logged the reason, for which the same start would fail again.
+        if code < 0 and not self._settings.respawn:
+            command = f"{_command_for('lmq')} {shlex.join(node.arguments(self._peers))}"
+            self._say(f"To restart it: {command}", error=True)
 
     async def _welcome(self) -> None:
         """Print where everything listens, once the nodes are ready."""

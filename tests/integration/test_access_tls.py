@@ -120,6 +120,7 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
         code, _, error = node.admin("queue", "ls", token=None)
         assert code == 77
         assert "a token is needed" in error
+        assert "pass yours with --token-file" in error
         assert node.admin("queue", "ls", token="wrong")[0] == 77
         code, secret, error = node.admin("token", "create", "worker", "--role", "write", "--queues", "^jobs")
         assert (code, error) == (0, "")

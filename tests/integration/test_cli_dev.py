@@ -45,7 +45,9 @@ class Dev:
 
     def __init__(self, process: subprocess.Popen[bytes], offset: int, data_dir: Path) -> None:
         self.process = process
+        self.offset = offset
         self.data_dir = data_dir
+        self.arguments = ["--offset", str(offset), "--data-dir", str(data_dir)]
         self.http = [f"127.0.0.1:{9980 + offset + 10 * k}" for k in range(3)]
         self.lines: list[str] = []
         for stream in (process.stdout, process.stderr):
@@ -195,11 +197,36 @@ def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> Non
     assert not (tmp_path / "var").exists()
 
 
+def test_the_data_of_a_cluster_at_other_addresses_is_refused(dev: Dev) -> None:
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(READY_S) == 0
+    elsewhere = ["--offset", str(free_offset())]
+    for changed in (elsewhere, [*dev.arguments[:2], "--nodes", "1"]):
+        result = run("lmq", "dev", *changed, "--data-dir", str(dev.data_dir))
+        assert (result.code, result.out) == (78, "")
+        error = result.one_line_error()
+        assert "belongs to a cluster of 3 nodes" in error
+        assert "--offset with which the cluster was created, or another --data-dir" in error
+    with started("lmq", "dev", *dev.arguments, "--nodes", "2") as process:
+        Dev(process, dev.offset, dev.data_dir).wait_line("The cluster is ready: 2 nodes")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(READY_S) == 0
+
+
+def test_a_port_in_use_leads_to_another_cluster_if_there_is_data(tmp_path: Path) -> None:
+    offset = free_offset()
+    (tmp_path / "var" / "n1").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 9980 + offset)):
+        error = run("lmq", "dev", "--offset", str(offset), "--data-dir", str(tmp_path / "var")).one_line_error()
+    assert f"start another cluster with --offset {offset + 100} --data-dir {tmp_path / 'var-2'}" in error
+
+
 def test_it_ends_when_no_node_is_left(tmp_path: Path) -> None:
     (tmp_path / "n1").write_text("a file where a directory should be")
     result = run("lmq", "dev", "--nodes", "1", "--offset", str(free_offset(1)), "--data-dir", str(tmp_path))
     assert result.code == 69
     assert "n1 ended with exit status 78" in result.err
+    assert "To restart it" not in result.out + result.err, "it would end again"
     assert "No node is running" in result.err
 
 

@@ -23,6 +23,8 @@ __all__ = ["Api"]
 
 TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+_READY: Final = "/readyz"
+_FAILED: Final = "[-]"
 
 
 class Api:
@@ -56,14 +58,14 @@ class Api:
     def ready(self) -> bool:
         """Return whether the node is ready to serve requests. Never raises."""
         try:
-            with self._opener.open(f"{self._base}/readyz", timeout=self._timeout_s) as response:
+            with self._opener.open(f"{self._base}{_READY}", timeout=self._timeout_s) as response:
                 return bool(response.status == 200)
         except (OSError, http.client.HTTPException):
             return False
 
     def check_alive(self, *, ready: bool = False) -> None:
         """Check that the node answers, or with `ready` that it is ready. Raises the errors of `get`."""
-        self.get_bytes("/readyz" if ready else "/livez")
+        self.get_bytes(_READY if ready else "/livez")
 
     def post(self, path: str, body: object, *, timeout_s: float | None = None) -> Any:
         """POST a JSON body; return the decoded JSON of the answer, ``None`` if it is empty. Raises the errors of `get`."""
@@ -138,19 +140,31 @@ class Api:
     def _problem(self, answer: urllib.error.HTTPError, path: str) -> Exception:
         retryable: bool | None
         outcome: Outcome | None
+        with answer:
+            body = answer.read(_ANSWER_BYTES_MAX)
+        if path == _READY and answer.code == 503:
+            return self._not_ready(body)
         try:
-            with answer:
-                problem = json.loads(answer.read())
+            problem = json.loads(body)
             code, detail = problem["code"], problem.get("detail") or problem.get("title") or ""
             retryable, outcome = bool(problem["retryable"]), Outcome(problem["outcome"])
         except (ValueError, KeyError, TypeError, AttributeError):
             # LMQ's own routes have empty bodies; this header says why.
             code, _colon, detail = (answer.headers.get("x-lmq-error") or "").partition(": ")
             retryable, outcome = None, None
+        if code == "unauthorized" and "Authorization" not in self._headers:
+            detail = f"{detail}; pass yours with --token-file or LMQ_TOKEN_FILE"
         if code in ERRORS:
             return LmqError(code, f"{self.address}: {detail}", retryable=retryable, outcome=outcome)
         text = f"{self.address} answered {answer.code} {answer.reason} to {path.partition('?')[0]}"
         return CliError(text, _EXIT_OF_STATUS.get(answer.code, ExitCode.BUG))
+
+    def _not_ready(self, body: bytes) -> CliError:
+        """Return the error for a node that is not ready, with the first check that failed: others fail because of it."""
+        lines = body.decode(errors="replace").splitlines()
+        failed = next((line for line in lines if line.startswith(_FAILED)), f"{_FAILED}it gives no reason")
+        reason = failed.removeprefix(_FAILED).replace(" failed", "", 1)
+        return CliError(f"{self.address} is not ready ({reason}); lmq-admin check says more", ExitCode.UNAVAILABLE)
 
     def _raise_if_wrong_port(self) -> None:
         """Identify the server after a connection failed. A server that is no node's HTTP port has changed nothing."""
