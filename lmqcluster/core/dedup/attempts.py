@@ -88,17 +88,18 @@ class Attempts:
         row = None if owned is None else owned.known.get(key)
         return None if row is None or row.ends_us <= now_us else row.numbers
 
-    def remember(self, owner: bytes, key: bytes, numbers: tuple[int, ...], ends_us: int) -> None:
-        """Remember a result; a longer one than is kept of an owner is forgotten at once."""
+    def remember(self, owner: bytes, results: Iterable[tuple[bytes, tuple[int, ...]]], ends_us: int) -> None:
+        """Remember the results of requests by their keys; those beyond what is kept of an owner are forgotten at once."""
+        rows = [_Row(ends_us, key, numbers) for key, numbers in results]
         owned = self._owned.get(owner)
         if owned is None:
             owned = self._owned[owner] = _Owned()
             self._dues.add((ends_us, owner), owner)
-        row = _Row(ends_us, key, numbers)
-        owned.rows.append(row)
-        owned.known[key] = row
-        owned.size += len(numbers)
-        self._quotas.take(Kind.ATTEMPTS, owner, len(numbers))
+        size = sum(len(row.numbers) for row in rows)
+        owned.rows += rows
+        owned.known.update((row.key, row) for row in rows)
+        owned.size += size
+        self._quotas.take(Kind.ATTEMPTS, owner, size)
         if owned.size > self._numbers_max:
             due_us = owned.rows[0].ends_us
             while owned.size > self._numbers_max:
@@ -159,4 +160,4 @@ class Attempts:
     def load(self, rows: Iterable[tuple[bytes, int, bytes, list[int]]]) -> None:
         """Add the rows of a snapshot, in the order they were written."""
         for owner, ends_us, key, numbers in rows:
-            self.remember(owner, key, tuple(numbers), ends_us)
+            self.remember(owner, [(key, tuple(numbers))], ends_us)

@@ -94,7 +94,7 @@ class PollCommands:
         elif attempt is not None and hide_us > 0:
             ends_us = state.now_us + command.remember_us
             numbers = tuple(number for _name, number, _remaining, _message in delivered)
-            state.received.remember(command.owner, attempt, numbers, ends_us)
+            state.received.remember(command.owner, [(attempt, numbers)], ends_us)
             state.expiry.at(ends_us)
         return delivered
 

@@ -162,32 +162,65 @@ class PushCommands:
         attempts = [None if item.key is None else attempt_key(name, item.key) for item, _push in rows]
         self._polls.check_push(name)
         queue = self._state.queue(name)
-        most = COPIES_MAX // self._state.admission.reach(queue)
-        stored = [
-            self._push_attempt(queue, item, push, owner, attempt)
-            for (item, push), attempt in zip(rows[:most], attempts[:most], strict=True)
-        ]
-        queue.counters.refused_total += len(rows) - len(stored)
-        return stored + [(int(PushFlag.OVERSIZED), 0)] * (len(rows) - len(stored))
+        reach = self._state.admission.reach(queue)
+        most = min(len(rows), COPIES_MAX // reach)
+        # Copies take sequences too, so only those of messages without copies follow each other.
+        run_max = 1 if reach > 1 else most
+        stored: Stored = []
+        while (start := len(stored)) < most:
+            known = self._known(queue, owner, attempts[start])
+            if known is not None:
+                stored.append(known)
+                continue
+            end = self._end_of_run(rows, attempts, owner, start, min(most, start + run_max))
+            stored += self._store_run(queue, rows[start:end], attempts[start:end], owner)
+        queue.counters.refused_total += len(rows) - most
+        return stored + [(int(PushFlag.OVERSIZED), 0)] * (len(rows) - most)
 
-    def _push_attempt(
-        self, queue: Queue, item: Item, push: Push, owner: bytes, attempt: bytes | None
-    ) -> tuple[int, int]:
-        state = self._state
-        known = None if attempt is None else state.sent.find(owner, attempt, state.now_us)
-        if known is not None:
-            queue.counters.deduplicated_total += 1
-            return known[0] % (1 << FLAG_BITS) | PushFlag.REPLAYED, known[0] >> FLAG_BITS
-        sequence = state.last_sequence + 1
-        meta = self._shared((item.content_type, attributes_kept(queue, item)))
-        flag = state.store(queue, meta, [item.content], push)[0]
-        if flag >= PushFlag.FULL:
-            return flag, 0
-        if attempt is not None:
-            ends_us = state.now_us + ATTEMPT_US
-            state.sent.remember(owner, attempt, (int(flag) | sequence << FLAG_BITS,), ends_us)
+    def _known(self, queue: Queue, owner: bytes, attempt: bytes | None) -> tuple[int, int] | None:
+        """Return the result of the first push with an attempt, None if it is new."""
+        known = None if attempt is None else self._state.sent.find(owner, attempt, self._state.now_us)
+        if known is None:
+            return None
+        queue.counters.deduplicated_total += 1
+        return known[0] % (1 << FLAG_BITS) | PushFlag.REPLAYED, known[0] >> FLAG_BITS
+
+    def _end_of_run(
+        self, rows: Sequence[Row], attempts: Sequence[bytes | None], owner: bytes, start: int, most: int
+    ) -> int:
+        """Return the end of the run of rows that, beside their bodies, are like the first, with attempts that are all new."""
+        find, now_us = self._state.sent.find, self._state.now_us
+        first, push = rows[start]
+        alike = first.content_type, first.attributes, first.headers, push
+        seen = {attempts[start]}
+        for place in range(start + 1, most):
+            (item, options), attempt = rows[place], attempts[place]
+            if (item.content_type, item.attributes, item.headers, options) != alike:
+                return place
+            if attempt is not None and (attempt in seen or find(owner, attempt, now_us) is not None):
+                return place
+            seen.add(attempt)
+        return most
+
+    def _store_run(self, queue: Queue, rows: Sequence[Row], attempts: Sequence[bytes | None], owner: bytes) -> Stored:
+        """Store messages that differ in their bodies only, and remember their attempts."""
+        state, (first, push) = self._state, rows[0]
+        meta = self._shared((first.content_type, attributes_kept(queue, first)))
+        sequence = state.last_sequence
+        stored: Stored = []
+        for flag in state.store(queue, meta, [item.content for item, _push in rows], push):
+            sequence += flag < PushFlag.FULL
+            stored.append((flag, sequence) if flag < PushFlag.FULL else (flag, 0))
+        ends_us = state.now_us + ATTEMPT_US
+        results = [
+            (attempt, (int(flag) | number << FLAG_BITS,))
+            for attempt, (flag, number) in zip(attempts, stored, strict=True)
+            if attempt is not None and number
+        ]
+        if results:
+            state.sent.remember(owner, results, ends_us)
             state.expiry.at(ends_us)
-        return flag, sequence
+        return stored
 
     def _shared(self, meta: Meta) -> Meta:
         """Return the last one if it is equal: messages that share one take less memory."""

@@ -264,7 +264,7 @@ def test_attempts_are_in_snapshots_and_digests(driver: Driver) -> None:
     again = Driver(copied(driver.machine))
     assert records(again.machine) == records(driver.machine)
     assert again.do(Op.DIGEST, b"7" * 8) == driver.do(Op.DIGEST, b"7" * 8)
-    again.machine.state.sent.remember(b"me", b"k", (1,), again.now_us + 1)
+    again.machine.state.sent.remember(b"me", [(b"k", (1,))], again.now_us + 1)
     assert again.do(Op.DIGEST, b"7" * 8) != driver.do(Op.DIGEST, b"7" * 8)
 
 
@@ -286,7 +286,7 @@ def test_the_table_against_a_list(seed: int) -> None:
             case 0:
                 result = (number,) * random.choice((1, 1, 2, 5, 13))
                 ends_us = now_us + random.choice((5, 50))
-                table.remember(owner, key, result, ends_us)
+                table.remember(owner, [(key, result)], ends_us)
                 rows.append((owner, key, result, ends_us))
                 while sum(len(one[2]) for one in rows if one[0] == owner) > most:
                     rows.remove(next(one for one in rows if one[0] == owner))
