@@ -130,23 +130,80 @@ def test_a_send_that_an_sdk_repeats_is_stored_once(tmp_path: Path, monkeypatch: 
     on_a_connection(tmp_path, monkeypatch, main)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"MessageAttributes": {"a": {"DataType": "String", "StringValue": "b"}}},
-        {"DelaySeconds": 0},
-        {"MessageGroupId": "g"},
-    ],
-)
-def test_a_message_with_more_than_a_text_is_handled_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
+def test_repeated_sends_have_all_that_messages_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(client: Client) -> None:
-        await client.send("x", **more)
-        assert client.full == ["SendMessage"]
-        await client.send("y")
-        await client.send("z")
-        assert (client.full, client.stored()) == (["SendMessage"], 4)
+        attributes = {"a": {"DataType": "Number.int", "StringValue": "1"}}
+        answer = await client.send("x", MessageAttributes=attributes, MessageGroupId="g")
+        await client.send("late", DelaySeconds=900)
+        assert client.full == []
+        _status, found = await client.ask(
+            client.request(
+                "ReceiveMessage", MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
+            )
+        )
+        (one,) = [one for one in found["Messages"] if one["MessageId"] == answer["MessageId"]]
+        assert (one["MessageAttributes"], one["Attributes"]["MessageGroupId"]) == (attributes, "g")
+        assert one["MD5OfMessageAttributes"] == answer["MD5OfMessageAttributes"]
+        assert [one["Body"] for one in found["Messages"]] == ["first", "x"]
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_repeated_batches_are_answered_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        async def batch(bodies: list[Any], invocation: str = "") -> Any:
+            entries = [{"Id": f"e{number}", "MessageBody": body} for number, body in enumerate(bodies)]
+            return await client.ask(client.request("SendMessageBatch", invocation=invocation, Entries=entries))
+
+        right, wrong = ["x", "caf\u00e9"], ["\x00", "", "\ufffe"]
+        in_full = await batch(right)
+        assert client.full == ["SendMessageBatch"]
+        repeated = await batch(right, "i" * 36)
+        assert await batch(right, "i" * 36) == repeated
+        mixed, failed = await batch(right + wrong), await batch(wrong)
+        assert (client.full, client.stored()) == (["SendMessageBatch"], 7)
+        for status, answer in (in_full, repeated, mixed):
+            assert status == 200
+            digests = [hashlib.md5(body.encode()).hexdigest() for body in right]
+            assert [one["MD5OfMessageBody"] for one in answer["Successful"]] == digests
+        codes = ["InvalidMessageContents", "MissingParameter", "InvalidMessageContents"]
+        for answer, first in ((mixed[1], len(right)), (failed[1], 0)):
+            shown = [(one["Id"], one["Code"], one["SenderFault"]) for one in answer["Failed"]]
+            assert shown == [(f"e{place}", code, True) for place, code in enumerate(codes, first)]
+        assert "Successful" not in failed[1]
+        status, answer = await batch(["x"] * 11)
+        assert (status, answer["__type"]) == (400, "com.amazonaws.sqs#TooManyEntriesInBatchRequest")
+        assert (client.full, client.stored()) == (["SendMessageBatch"] * 2, 7)
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_repeated_sends_to_a_fifo_queue_are_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        url, attributes = f"{URL}.fifo", {"FifoQueue": "true"}
+        await client.ask(client.request("CreateQueue", QueueName="shop.fifo", Attributes=attributes))
+        client.full.clear()
+
+        async def send(number: int) -> Any:
+            given = {"MessageGroupId": "g", "MessageDeduplicationId": f"{number}"}
+            return await client.send("x", QueueUrl=url, **given)
+
+        first, again, second = [await send(number) for number in (1, 1, 2)]
+        assert (client.full, again) == (["SendMessage"], first)
+        assert first["SequenceNumber"] < second["SequenceNumber"]
+        assert len(client.node.service.sender.state().queues[b"shop.fifo"]) == 2
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_clients_that_trace_each_send_are_served_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        for number in range(2):
+            data = client.request(MessageBody="x").replace(
+                b"\r\n\r\n", b"\r\nX-Amzn-Trace-Id: Root=%d\r\n\r\n" % number, 1
+            )
+            assert (await client.ask(data))[0] == 200
+        assert client.full == ["SendMessage"] * 2
 
     on_a_connection(tmp_path, monkeypatch, main)
 
@@ -180,9 +237,13 @@ def test_a_full_queue_refuses_repeated_sends_and_entries_one_by_one(
         _status, answer = await client.ask(client.request("SendMessageBatch", Entries=entries))
         assert [one["Id"] for one in answer["Successful"]] == ["e0"]
         assert [(one["Id"], one["Code"]) for one in answer["Failed"]] == [("e1", "OverLimit"), ("e2", "OverLimit")]
+        assert (client.full, client.stored()) == (["SendMessageBatch"], 3)
+        await client.node.service.set_properties(b"shop", [("max_items", 4)])
+        await client.send("x")
+        client.full.clear()
         status, answer = await client.ask(client.request(MessageBody="x"))
         assert (status, answer["__type"]) == (403, "com.amazonaws.sqs#OverLimit")
-        assert (client.full, client.stored()) == (["SendMessageBatch"], 3)
+        assert (client.full, client.stored()) == ([], 4)
 
     on_a_connection(tmp_path, monkeypatch, main)
 

@@ -20,7 +20,7 @@ from .shapes import SHAPES, Kind, Member, Parameters, RawAttribute
 if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
-__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_head", "json_refusal"]
+__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_parameters", "json_refusal", "json_reply"]
 
 JSON_TYPE: Final = "application/x-amz-json-1.0"
 TARGET: Final = "X-Amz-Target"
@@ -28,6 +28,7 @@ TARGET_PREFIX: Final = "AmazonSQS."
 _CONTENT_TYPE: Final = JSON_TYPE.encode("ascii")
 _SHAPE_PREFIX: Final = "com.amazonaws.sqs#"
 _DIGITS_MAX: Final = 18
+_encoder: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 class JsonCodec(Codec):
@@ -51,36 +52,40 @@ class JsonCodec(Codec):
 
     async def parameters(self) -> Parameters:
         """Return the members of the object, checked for their types. Raises like `decode_json` too."""
-        given = await self._decoded()
-        return _read_object(SHAPES[self.action()], given)
-
-    async def _decoded(self) -> dict[str, Any]:
         body = self._body
-        if not body:
-            return {}
         if len(body) > WINDOW_BYTES:
             await check_json(body)
             self._request.hold(3 * len(body) + VALUE_BYTES * min(VALUES_MAX, len(body)))
-        given = await decode_json(body)
-        if not isinstance(given, dict):
-            raise _wrong("the body", "an object")
-        return given
+        return json_parameters(self.action(), await decode_json(body) if body else {})
 
     async def answer(self, output: Output | None, request_id: str) -> Reply:
         """Return the answer: an object, or an empty body for an action without an output."""
-        head = json_head(request_id)
         if output is None:
-            return Reply(200, head)
-        content = json.dumps(output, ensure_ascii=False).encode() if _is_small(output) else None
-        return Reply(200, head, content if content is not None else await assembled(json_text(output)))
+            return Reply(200, _head(request_id))
+        if _is_small(output):
+            return json_reply(output, request_id)
+        return Reply(200, _head(request_id), await assembled(json_text(output)))
 
     def refusal(self, error: SqsError, request_id: str) -> Reply:
         """Return the answer for an error."""
         return json_refusal(error, request_id)
 
 
-def json_head(request_id: str) -> bytes:
-    """Return the header lines of a successful answer."""
+def json_parameters(action: str, given: Any) -> Parameters:
+    """Return the parameters of an action from a value of JSON, checked for their types.
+
+    Raises:
+        SqsError: one has the wrong type.
+    """
+    return _read_object(SHAPES[action], _object("the body", given))
+
+
+def json_reply(output: Output, request_id: str) -> Reply:
+    """Return a short answer."""
+    return Reply(200, _head(request_id), _encoder.encode(output).encode())
+
+
+def _head(request_id: str) -> bytes:
     return head_of(_CONTENT_TYPE, request_id)
 
 

@@ -29,7 +29,7 @@ from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
 from .repeated_sends import RepeatedSend
 from .request_ids import new_id
-from .send_actions import PLAIN_SEND, SendActions
+from .send_actions import SENDER, SendActions
 from .send_patterns import SendPattern
 from .shapes import SHAPES
 from .signature import Claim, Head, Signatures
@@ -120,17 +120,17 @@ class SqsPort(HttpPort):
     # --- repeated sends -------------------------------------------------------------------------------------------
 
     def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:  # noqa: ARG002 - of the base class
-        send, claim, principal = request.get(PLAIN_SEND), request.get(_CLAIM), request.principal
-        pattern = None if send is None or not _is_json(request) else SendPattern.of(connection.head, claim)
-        if send is None or pattern is None:
+        sender, claim, principal = request.get(SENDER), request.get(_CLAIM), request.principal
+        pattern = None if sender is None or not _is_json(request) else SendPattern.of(connection.head, claim)
+        if sender is None or pattern is None:
             return
         repeated = RepeatedSend(
             pattern,
-            send,
+            sender,
             None if claim is None else (claim, self._signatures),
             is_allowed=partial(self._repeats.is_allowed, principal, is_anonymous=principal is self._access.anonymous),
             actions=self._sends,
-            receipts=self._tools.receipts,
+            tools=self._tools,
         )
         operation = self._operation(request)
 

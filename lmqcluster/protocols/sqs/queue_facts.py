@@ -36,20 +36,17 @@ class QueueFacts:
         name: its name.
         annotations: what clients keep with it.
         kind: how it was made: `STANDARD`, `FIFO`, or `OTHER` if not by a client of SQS.
+        is_fifo: whether it is a FIFO queue.
     """
 
-    __slots__ = ("annotations", "kind", "name", "queue")
+    __slots__ = ("annotations", "is_fifo", "kind", "name", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.name = queue.name
         self.annotations: Mapping[str, str] = queue.annotations
         self.kind: str = self.annotations.get(KIND, OTHER)
-
-    @property
-    def is_fifo(self) -> bool:
-        """Return whether it is a FIFO queue."""
-        return self.kind == FIFO
+        self.is_fifo = self.kind == FIFO
 
     def text(self, attribute: str) -> str | None:
         """Return an attribute that is kept as an annotation, None if it is not set."""

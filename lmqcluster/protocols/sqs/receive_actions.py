@@ -129,7 +129,7 @@ class ReceiveActions:
         """Return the entries of a batch with their receipts, and the rows of those whose receipts are invalid."""
         found: list[tuple[Mapping[str, Any], Receipt]] = []
         failed: list[Output] = []
-        for entry in entries_of(call, self._tools.limits.entries):
+        for entry in entries_of(call.action, call.parameters, self._tools.limits.entries):
             try:
                 found.append((entry, self._tools.receipts.parse(call.queue, entry.get("ReceiptHandle"))))
             except SqsError as exc:

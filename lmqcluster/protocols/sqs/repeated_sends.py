@@ -7,73 +7,66 @@ them, or once the rights of the client have changed.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...core import PushFlag
-from ...node.queues.sending.push_items import refusal_of
 from ...wire.errors import LmqError
-from ..http.server.replies.reply import Reply
 from ..http.server.requests.json_body import parse_json
 from .errors import as_sqs
-from .json_codec import json_head, json_refusal
+from .json_codec import json_parameters, json_refusal, json_reply
+from .names import url_queue
 from .request_ids import new_id
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from .receipts import Receipts
-    from .send_actions import PlainSend, SendActions
+    from ..http.server.replies.reply import Reply
+    from .call import Tools
+    from .send_actions import BegunSend, Results, SendActions, Sender
     from .send_patterns import SendPattern
     from .signature import Claim, Signatures
 
 __all__ = ["RepeatedSend"]
 
-_MEMBERS = 2
-
 
 class RepeatedSend:
-    """A plain send that later requests of its connection may repeat.
+    """A send that later requests of its connection may repeat, with other messages to the same queue.
 
     Args:
         pattern: recognizes them.
-        send: the send.
+        sender: what they have in common.
         signed: its signature, and what checks it; None for a client without one.
         is_allowed: returns whether the client may still send.
         actions: carries out sends.
-        receipts: makes ids of messages.
+        tools: finds queues.
 
     Attributes:
         code: the code of the error of the last answer, empty if it was a success.
     """
 
-    __slots__ = ("_actions", "_is_allowed", "_md5", "_pattern", "_receipts", "_send", "_signed", "code")
+    __slots__ = ("_actions", "_begun", "_is_allowed", "_pattern", "_sender", "_signed", "_tools", "code")
 
     def __init__(
         self,
         pattern: SendPattern,
-        send: PlainSend,
+        sender: Sender,
         signed: tuple[Claim, Signatures] | None,
         *,
         is_allowed: Callable[[], bool],
         actions: SendActions,
-        receipts: Receipts,
+        tools: Tools,
     ) -> None:
         self._pattern = pattern
-        self._send = send
+        self._sender = sender
         self._signed = signed
         self._is_allowed = is_allowed
         self._actions = actions
-        self._receipts = receipts
-        self._md5 = ""
+        self._tools = tools
+        self._begun: BegunSend | None = None
         self.code = ""
 
-    def begin(self, data: bytes) -> asyncio.Future[Any] | None:
-        """Begin a repetition; return the future of its flag and sequence, None if it must be handled in full.
-
-        Raises:
-            LmqError: like `AttemptedPushes.push`.
-        """
+    def begin(self, data: bytes) -> asyncio.Future[Results] | None:
+        """Begin a repetition; return the future of its results, None if it must be handled in full."""
         found = self._pattern.match(data)
         if found is None or not self._is_allowed():
             return None
@@ -83,29 +76,25 @@ class RepeatedSend:
                 claim, signatures = self._signed
                 renewed = signatures.renewed(claim, *self._pattern.signature(values), time.time())
                 signatures.verify(renewed, body)
-            given = parse_json(body)
+            sender = self._sender._replace(invocation=self._pattern.invocation(values))
+            given = json_parameters(sender.action, parse_json(body))
+            facts = self._tools.known(sender.queue)
+            if facts is None or url_queue(given.get("QueueUrl")) != sender.queue:
+                return None
+            self._begun = self._actions.begin(facts, sender, given)
         except LmqError:
             return None
-        if type(given) is not dict or len(given) != _MEMBERS or given.get("QueueUrl") != self._send.url:
-            return None
-        text = given.get("MessageBody")
-        begun = self._actions.begin(self._send, text, self._pattern.invocation(values)) if type(text) is str else None
-        if begun is None:
-            return None
-        self._md5 = begun.md5
-        return begun.outcome
+        return self._begun.outcome
 
-    def reply(self, outcome: list[tuple[int, int]] | LmqError) -> Reply:
-        """Return the answer for the flag and sequence of a send, or for its error."""
+    def reply(self, outcome: Results | LmqError) -> Reply:
+        """Return the answer for the results of a send, or for its error."""
         self.code = ""
+        begun, self._begun = self._begun, None
+        assert begun is not None  # noqa: S101 - for the type checker
         try:
             if isinstance(outcome, LmqError):
                 raise outcome.again()
-            ((flag, sequence),) = outcome
-            if flag >= PushFlag.FULL:
-                raise refusal_of(self._send.queue, flag)
-            text = f'{{"MessageId": "{self._receipts.message_id(sequence)}", "MD5OfMessageBody": "{self._md5}"}}'
-            return Reply(200, json_head(new_id()), text.encode("ascii"))
+            return json_reply(begun.output(outcome), new_id())
         except LmqError as exc:
             error = as_sqs(exc)
             self.code = error.kind.code

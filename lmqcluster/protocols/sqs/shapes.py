@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 __all__ = ["SHAPES", "Kind", "Member", "Parameters", "RawAttribute"]
@@ -12,7 +12,7 @@ Parameters = Mapping[str, Any]
 """The parameters of a request by the names of the JSON protocol; those that are missing are absent."""
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """The kind of a parameter."""
 
     TEXT = "text"

@@ -91,6 +91,38 @@ def test_messages_of_one_kind_share_their_meta(driver: Driver) -> None:
     assert third is fourth
 
 
+def test_messages_of_one_push_keep_what_is_their_own(driver: Driver) -> None:
+    kinds = [
+        (b"text/plain", b"\x81\xa1a\xa1b", []),
+        (b"text/plain", b"", []),
+        (b"text/plain", b"", [0, 0, 0, 0, b"label", b""]),
+    ]
+    rows = [[b"%d" % place, *kinds[kind]] for place, kind in enumerate((0, 0, 1, 2, 2, 1))]
+    given = [[*row[:3], b"%d" % place, row[3]] for place, row in enumerate(rows)]
+    stored = driver.do(Op.PUSH_ATTEMPTS, Q, given, b"me")
+    assert stored == [(PushFlag.STORED, stored[0][1] + place) for place in range(len(rows))]
+    found = [message for *_, message in poll(driver)]
+    assert [(one.content, *one.meta, one.traits.label) for one in found] == [
+        (row[0], row[1], row[2], b"label" if row[3] else b"") for row in rows
+    ]
+
+
+def test_an_attempt_whose_message_is_refused_is_new_again_in_the_same_push(driver: Driver) -> None:
+    driver.set(Q, max_item_size=3)
+    rows = [[body, None, b"", attempt, []] for body, attempt in ((b"x", b"1"), (b"long", b"2"), (b"y", b"2"))]
+    first, second, third = driver.do(Op.PUSH_ATTEMPTS, Q, rows, b"me")
+    assert (first, second) == ((PushFlag.STORED, first[1]), (PushFlag.OVERSIZED, 0))
+    assert third == (PushFlag.STORED, first[1] + 1)
+
+
+def test_a_push_tells_the_sequences_of_messages_not_of_copies(driver: Driver) -> None:
+    driver.do(Op.CREATE, OTHER)
+    driver.do(Op.BIND, Q, OTHER, True)
+    rows = [[b"x", None, b"", b"%d" % number, []] for number in range(3)]
+    stored = [sequence for _flag, sequence in driver.do(Op.PUSH_ATTEMPTS, Q, rows, b"me")]
+    assert [message.sequence for *_, message in poll(driver)] == stored
+
+
 def test_a_push_with_attempts_makes_a_bounded_number_of_copies(driver: Driver) -> None:
     for number in range(4):
         driver.do(Op.CREATE, b"copy-%d" % number)

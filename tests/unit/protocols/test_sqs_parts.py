@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 from urllib.parse import quote_plus
 from xml.etree import ElementTree as ET
@@ -14,7 +15,15 @@ from lmqcluster.node.config.config import ConfigError, NodeConfig
 from lmqcluster.protocols.sqs.errors import SqsError, as_sqs
 from lmqcluster.protocols.sqs.form import leaf, numbered, parse_form
 from lmqcluster.protocols.sqs.limits import limits_of
-from lmqcluster.protocols.sqs.message_attributes import Attribute, check_text, md5_of, of_stored, selected, stored
+from lmqcluster.protocols.sqs.message_attributes import (
+    _ILLEGAL,
+    Attribute,
+    check_text,
+    md5_of,
+    of_stored,
+    selected,
+    stored,
+)
 from lmqcluster.protocols.sqs.names import arn_queue, is_creatable, url_queue
 from lmqcluster.protocols.sqs.permissions import PERMISSIONS
 from lmqcluster.protocols.sqs.query_codec import QueryCodec
@@ -159,6 +168,11 @@ def test_characters_that_xml_cannot_carry(text: str) -> None:
 
 
 # --- receipts and names -----------------------------------------------------------------------------------------------
+
+
+def test_no_printable_character_is_refused() -> None:
+    for text in filter(str.isprintable, map(chr, range(sys.maxunicode + 1))):
+        assert _ILLEGAL.search(text) is None, ascii(text)
 
 
 def receipts_of(salt: bytes) -> Receipts:

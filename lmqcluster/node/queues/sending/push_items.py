@@ -68,8 +68,7 @@ class PushOptions:
         return [delay_us, due_us, ttl_us, self.priority, self.label, self.group]
 
 
-@dataclass(frozen=True, slots=True)
-class PushItem:
+class PushItem(NamedTuple):
     """One message to store.
 
     Attributes:
@@ -108,7 +107,7 @@ class PushItem:
 
     def size_bytes(self) -> int:
         """Return its approximate size in the log in bytes."""
-        headers = sum(len(name) + len(value) + 8 for name, value in self.headers)
+        headers = sum(len(name) + len(value) + 8 for name, value in self.headers) if self.headers else 0
         options = 0 if self.options is None else len(self.options.label) + len(self.options.group) + 48
         content = len(self.content) + len(self.content_type or b"") + len(self.attributes)
         return content + len(self.key or b"") + headers + options + 64

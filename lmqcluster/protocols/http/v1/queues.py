@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....node.access.named_queues import check_named_queues
@@ -129,9 +128,9 @@ class QueueRoutes:
             item = await item_of(message, f"messages[{place}]", self._message_bytes_max, self._attribute_bytes_max)
             if item.key is None and base_key is not None:
                 # The header covers the batch: each message gets a key that a retry generates again.
-                item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
+                item = item._replace(key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
             if trace:
-                item = replace(item, attributes=with_trace(item.attributes, trace, self._attribute_bytes_max))
+                item = item._replace(attributes=with_trace(item.attributes, trace, self._attribute_bytes_max))
             items.append(item)
         stored = await self._stored(request, name, items, wait_s) if items else []
         return reply_media(request).reply({"results": [pushed(one) for one in stored]})

@@ -59,10 +59,10 @@ class TransactionRoutes:
             step = await self._step(value, f"operations[{place}]")
             request.principal.require(Role.WRITE, step.queue)
             if isinstance(step, PushStep) and step.item.key is None and base_key is not None:
-                step = replace(step, item=replace(step.item, key=b"%b:%d" % (base_key, place)))
+                step = replace(step, item=step.item._replace(key=b"%b:%d" % (base_key, place)))
             if trace and isinstance(step, PushStep):
                 attributes = with_trace(step.item.attributes, trace, self._attribute_bytes_max)
-                step = replace(step, item=replace(step.item, attributes=attributes))
+                step = replace(step, item=step.item._replace(attributes=attributes))
             steps.append(step)
         done = await self._service.transaction(steps, request.principal.owner) if steps else []
         shown = [pushed(one) if isinstance(one, Stored) else {"done": one} for one in done]
