@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import sys
@@ -35,6 +36,7 @@ from tests.simulation.host import Host
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
+    from contextvars import Context
 
     from tests.simulation.clock import Clock
 
@@ -80,7 +82,16 @@ class HostLoop:
     def time(self) -> float:
         return self._clock.now
 
-    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> _Timer:
+    def get_debug(self) -> bool:
+        return False
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]  # it needs only what is here
+
+    def call_exception_handler(self, _context: dict[str, Any]) -> None:
+        """Ignore the exceptions of futures whose process has died."""
+
+    def call_soon(self, callback: Callable[..., None], *arguments: Any, context: Context | None = None) -> _Timer:
         return self.call_later(TURN_S, callback, *arguments)
 
     def call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> _Timer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.attempt_clients import ATTEMPTED, AttemptClient, AttemptJudge
 from tests.simulation.leaving_clients import LeavingClient, LeavingJudge
 from tests.simulation.moving_clients import MovingClient, MovingJudge
 from tests.simulation.node_clients import Ledger, body_of
@@ -39,6 +40,7 @@ class _Ledger(Ledger):
         self.schedule_judge = ScheduleJudge(simulation.checkers)
         self.moving_judge = MovingJudge(simulation.checkers)
         self.producer_judge = ProducerJudge(simulation.checkers)
+        self.attempt_judge = AttemptJudge(simulation.checkers)
 
     def begin_again(self) -> None:
         super().begin_again()
@@ -48,6 +50,7 @@ class _Ledger(Ledger):
         self.schedule_judge.begin_again()
         self.moving_judge.begin_again()
         self.producer_judge.begin_again()
+        self.attempt_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         super().entry_applied(index, now_us, commands, applied)
@@ -56,13 +59,14 @@ class _Ledger(Ledger):
         self.leaving_judge.applied(commands)
         self.schedule_judge.applied(index, now_us, commands, applied)
         self.moving_judge.applied(index, now_us, commands, applied)
+        self.attempt_judge.applied(index, now_us, commands, applied.results)
 
     def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
         self.leaving_judge.own_applied((host.id, host.life), commands, applied.results)
 
 
 class QueueSubject(NodeSubject):
-    """A `NodeSubject` with six more clients at each node."""
+    """A `NodeSubject` with seven more clients at each node."""
 
     name = "queues"
 
@@ -71,6 +75,7 @@ class QueueSubject(NodeSubject):
         self._judge, self._session_judge = ledger.judge, ledger.session_judge
         self._leaving_judge, self._producer_judge = ledger.leaving_judge, ledger.producer_judge
         self._schedule_judge, self._moving_judge = ledger.schedule_judge, ledger.moving_judge
+        self._attempt_judge = ledger.attempt_judge
         self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
@@ -83,6 +88,7 @@ class QueueSubject(NodeSubject):
         ScheduleClient(host, replica, self._requests, self._seed)
         MovingClient(host, replica, self._requests, self._seed)
         ProducerClient(host, replica, self._requests, self._producer_judge, self._seed)
+        AttemptClient(host, replica, self._requests, self._attempt_judge, self._seed)
         return replica
 
     def check_end(self, simulation: Simulation) -> None:
@@ -95,7 +101,8 @@ class QueueSubject(NodeSubject):
         self._schedule_judge.check(machines)
         self._moving_judge.check(machines)
         self._leaving_judge.check([(host.id, host.life) for host in simulation.voters() if host.running])
-        self._producer_judge.check({name: _numbered(machine) for name, machine in machines.items()})
+        self._producer_judge.check({name: _held(machine, NUMBERED) for name, machine in machines.items()})
+        self._attempt_judge.check({name: _held(machine, ATTEMPTED) for name, machine in machines.items()})
 
 
 def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collections.Counter[bytes]]:
@@ -107,9 +114,9 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
     return found
 
 
-def _numbered(machine: Machine) -> list[bytes]:
-    """Return the messages that producers have pushed."""
-    return [body_of(content) for content in (_bodies(machine, NUMBERED) if NUMBERED in machine.state.queues else ())]
+def _held(machine: Machine, name: bytes) -> list[bytes]:
+    """Return the messages of a queue, none if it does not exist."""
+    return [body_of(content) for content in (_bodies(machine, name) if name in machine.state.queues else ())]
 
 
 def _bodies(machine: Machine, name: bytes) -> Iterator[Any]:
