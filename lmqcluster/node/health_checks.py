@@ -10,7 +10,7 @@ from ..core.owners.quotas import Quotas
 from ..replication.base.status import ReplicaStatus
 from .config.config import NodeConfig
 from .membership.standing import impasse, outside
-from .process.disk_budget import DiskBudget
+from .process.disk_budget import DiskBudget, size_text
 
 __all__ = ["Check", "run_checks"]
 
@@ -19,7 +19,7 @@ DISK_FREE_SHARE_MIN = 0.05
 MEMORY_SHARE_MAX = 0.8
 QUOTA_SHARE_MAX = 0.8
 LAG_MAX = 1000
-_MIB, _GIB = 1 << 20, 1 << 30
+_GIB = 1 << 30
 
 
 class Check(NamedTuple):
@@ -110,29 +110,27 @@ def _disk(folder: Path) -> Check:
 def _kept(budget: DiskBudget) -> Check:
     """Check the disk space that counts toward ``disk_bytes_max``."""
     used, limit = budget.used_bytes, budget.limit_bytes
-    text = f"snapshots and pages take {_size(used)}, {_size(limit)} are allowed"
+    text = f"snapshots and pages take {size_text(used)}, {size_text(limit)} are allowed"
     if budget.shortage:
-        text = f"{text}; pushes are refused: {budget.shortage}"
+        text = f"pushes are refused: {budget.shortage}"
     return Check("disk limit", not budget.is_near, text, {"used_bytes": used, "max_bytes": limit})
 
 
 def _memory(used: int, limit: int) -> Check:
-    text = f"messages take {_size(used)} of {_size(limit)}"
+    text = f"messages take {size_text(used)} of {size_text(limit)}"
+    if used > limit:
+        text = f"pushes are refused: {text}"
     return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
 
 
 def _quota(quotas: Quotas, *, names_owners: bool) -> Check:
     kind, owner, used = quotas.fullest()
     limit = quotas.LIMITS[kind]
-    holder = "clients without a token have" if not owner else "a principal has"
+    holder = "clients without a token" if not owner else "a principal"
     if owner and names_owners:
-        holder = f"principal {owner.decode(errors='backslashreplace')} has"
-    text = f"{holder} {100 * used / limit:.0f} % of its {kind.value}, {used:,} of {limit:,}, the largest share"
+        holder = f"principal {owner.decode(errors='backslashreplace')}"
+    text = f"closest to its limit: {holder}, with {used:,} of {limit:,} {kind.value} ({100 * used / limit:.0f} %)"
     return Check("quota", used <= QUOTA_SHARE_MAX * limit, text, {"used": used, "max": limit})
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / _GIB:.1f} GiB" if size_bytes >= 10 * _GIB else f"{size_bytes / _MIB:.0f} MiB"
 
 
 def _snapshot(status: ReplicaStatus) -> Check:
@@ -142,7 +140,7 @@ def _snapshot(status: ReplicaStatus) -> Check:
         )
     index, log_bytes = status.snapshot_index, status.log_bytes
     text = f"newest snapshot is of entry {index}" if index else "no snapshot yet"
-    text = f"{status.durability}; {text}, the log holds {_size(log_bytes)}"
+    text = f"{status.durability}; {text}, the log holds {size_text(log_bytes)}"
     return Check("durability", True, text, {"log_bytes": log_bytes})
 
 

@@ -72,7 +72,11 @@ def _dead_letters(cluster: Cluster) -> list[tuple[str, str]]:
         client.push_many("mail", [b'{"order": %d}' % number for number in range(300)])
         for message in client.pull_many("mail", 200):
             message.nack()
-    return [("overview", "Dead letters"), ("dead_letters", "mail.dead"), ("queue/mail.dead", "exhausted in mail")]
+    return [
+        ("overview", "Dead letters"),
+        ("dead_letters", "mail.dead"),
+        ("queue/mail.dead", "no deliveries left in mail"),
+    ]
 
 
 def _disk_nearly_full(cluster: Cluster) -> list[tuple[str, str]]:

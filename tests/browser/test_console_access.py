@@ -69,6 +69,8 @@ def test_tokens_and_the_permissions_of_their_roles(open_console: OpenConsole, cl
         if route != "queues":
             expect(console.main).to_contain_text("Read-only")
         assert console.violations(axe) == []
+    console.open("clients")
+    expect(console.main).to_contain_text("Shown to tokens with the role admin.")
     console.open("queue/jobs")
     expect(console.main.locator("td.preview")).to_have_text("x")
     stored = "JSON.stringify([{...sessionStorage}, {...localStorage}])"

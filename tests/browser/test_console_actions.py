@@ -275,7 +275,7 @@ def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, clus
     console = open_console(f"queue/{dead}")
     expect(console.row("Consumers", "Dead letters here")).to_contain_text("1")
     expect(console.main.get_by_role("region", name="Messages")).to_contain_text(
-        f"exhausted in {queue_name} after 1 delivery"
+        f"no deliveries left in {queue_name} after 1 delivery"
     )
     console.open("dead_letters")
     expect(console.row("Sources of failed messages", queue_name).first).to_contain_text("1")
@@ -357,7 +357,7 @@ def test_reasons_of_dead_letters(open_console: OpenConsole, client: Client, queu
     expect(row).to_contain_text("no such customer (2 of the first 3)")
     console.open(f"queue/{dead}")
     messages = console.main.get_by_role("region", name="Messages")
-    expect(messages).to_contain_text(f"exhausted in {queue_name} after 1 delivery: card refused")
+    expect(messages).to_contain_text(f"no deliveries left in {queue_name} after 1 delivery: card refused")
     assert console.column("Messages", 7) == ["tenant=a"] * 3
     client.purge(dead)
     assert console.errors == []
@@ -431,6 +431,7 @@ def test_queues_that_need_attention_are_named(open_console: OpenConsole, client:
     console = open_console("overview")
     findings = console.main.locator(".findings.problems")
     line = findings.locator("li", has=console.page.get_by_role("link", name=queue_name, exact=True))
+    expect(line).to_contain_text("3 dead-lettered after the last delivery")
     expect(line).to_contain_text("mend the consumer, then redrive")
     expect(findings).to_contain_text("Queues need attention")
     assert console.errors == []

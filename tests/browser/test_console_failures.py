@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, expect
 
 from lmqcluster import Client
-from tests.integration.cluster import Cluster
+from lmqcluster.wire.errors import LmqError
+from tests.integration.cluster import Cluster, NodeProcess
 
 from .conftest import OpenConsole
+from .console import Console
 
 
 def test_a_killed_node_a_lost_quorum_and_their_return(
@@ -49,6 +54,9 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
         "title", re.compile("no quorum")
     )
     expect(queue.tile("ready")).to_have_text("25")
+    # The cluster's clock has stopped.
+    for page in (queue, console):
+        expect(page.tile("oldest")).to_have_text(re.compile("^≥ .+ s$"))
     assert queue.violations(axe) == []
     expect(console.tile("ready")).to_have_text("25")
     assert console.violations(axe) == []
@@ -74,3 +82,22 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(notice).to_have_count(0)
     expect(console.row("Queues", "jobs")).to_contain_text("25")
     expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_enabled()
+
+
+def push_until_refused(client: Client) -> None:
+    for _ in range(200):
+        client.push_many("archive", [os.urandom(1_000) for _ in range(500)])
+
+
+def test_a_node_that_refuses_pushes_is_an_outage(browser: Browser, tmp_path: Path) -> None:
+    limits = {"LMQ_DISK_BYTES_MAX": "6MiB", "LMQ_MEMORY_BYTES_MAX": "64MiB"}
+    with NodeProcess(tmp_path, environment=limits) as node, Client(node.rpc, timeout_s=2.0) as client:
+        context = browser.new_context()
+        console = Console(context, node.http)
+        console.open("overview")
+        expect(console.main.locator(".findings")).to_contain_text("The cluster is well")
+        expect(console.main.locator(".findings.outage")).to_have_count(0)
+        with pytest.raises(LmqError, match=r"are allowed \(disk_bytes_max\)"):
+            push_until_refused(client)
+        expect(console.main.locator(".findings.outage")).to_contain_text("pushes are refused: snapshots and pages take")
+        context.close()

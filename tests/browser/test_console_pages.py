@@ -459,6 +459,15 @@ def test_nodes_are_side_by_side(open_console: OpenConsole, cluster: Cluster) -> 
     assert console.errors == []
 
 
+def test_a_list_without_an_answer_says_so(open_console: OpenConsole) -> None:
+    console = open_console("overview")
+    console.page.route("**/v1/leases*", lambda _route: None)
+    console.open("clients")
+    section = console.main.locator("section", has=console.page.get_by_role("heading", name="Who holds messages"))
+    expect(section).to_contain_text("Asking the node …")
+    assert console.errors == []
+
+
 def test_holders_of_messages_are_shown(open_console: OpenConsole, cluster: Cluster) -> None:
     with Client(cluster[0].rpc) as consumer:
         consumer.push_many("held", [b"x"] * 3)

@@ -43,7 +43,10 @@ export function open() {
       const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
       return textRow(LEASED, (queue) => ["", count(queue.leased), count(queue.ready), count(queue.redelivered_total)], link);
     });
-    if (!may("admin")) return;
+    if (!may("admin")) {
+      for (const one of [holders, waiting, connected]) one.explain("Shown to tokens with the role admin.");
+      return;
+    }
     const [given, pulls, open] = await Promise.all(["leases", "consumers", "connections"].map((list) => get(`/v1/${list}?all_nodes&limit=${ROWS}`)));
     showMissing(open.unreachable);
     partly.hidden = given.complete;

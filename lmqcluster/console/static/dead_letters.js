@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { h, setText, textRow, wrapping } from "./dom.js";
 import { count, duration } from "./format.js";
 import { list } from "./list.js";
-import { REASON } from "./messages.js";
+import { REASON, reasonText } from "./messages.js";
 import { segmentOf, textOf } from "./names.js";
 import { redriveMessages } from "./queue_actions.js";
 
@@ -89,7 +89,7 @@ export function open() {
 function mainReason(messages) {
   const counts = new Map();
   for (const { attributes, origin } of messages) {
-    const reason = attributes?.[REASON] ?? origin?.reason;
+    const reason = attributes?.[REASON] ?? (origin && reasonText(origin));
     if (typeof reason === "string") counts.set(reason, (counts.get(reason) ?? 0) + 1);
   }
   const [[reason, most] = ["", 0]] = [...counts].sort(([, one], [, other]) => other - one);

@@ -22,7 +22,7 @@ const REFUSALS = ["Their queues are full. Consume messages, or raise max_items o
 
 // What to do about a queue, by the reason why it needs attention.
 const REASONS = {
-  dead_letters: ["Read why they failed, mend the consumer, then redrive them. Without a dead_letter_queue they are lost.", ["#/dead_letters", "Dead letters"]],
+  dead_letters: ["Read why they failed, mend the consumer, then redrive dead letters. Dropped messages are lost: the property dead_letter_queue keeps them.", ["#/dead_letters", "Dead letters"]],
   returns: ["Consumers give messages back or take too long. Look for errors in their logs, or set a longer timeout.", ["#/clients", "Clients"]],
   waiting: ["Start consumers, or see why they have stopped.", ["#/clients", "Clients"]],
 };
@@ -42,15 +42,21 @@ export function findings() {
     const queues = [...needy(attention), ...full(refused)];
     const well = problems.length > 0 ? [] : [{ what: wellText(cluster, checks.length, queues.length > 0, attention) }];
     const found = [...problems, ...well, ...queues];
-    const text = JSON.stringify([found, cluster.has_quorum]);
+    const outage = !cluster.has_quorum || checks.some(refusesPushes);
+    const text = JSON.stringify([found, outage]);
     if (text === shown) return;
     shown = text;
     element.classList.toggle("problems", problems.length + queues.length > 0);
-    element.classList.toggle("outage", !cluster.has_quorum);
+    element.classList.toggle("outage", outage);
     element.replaceChildren(...found.map(line));
   }
 
   return { element, show };
+}
+
+/** Return whether a check says that the node refuses pushes because its memory or disk is full. */
+function refusesPushes({ ok, figures }) {
+  return !ok && figures.used_bytes >= figures.max_bytes;
 }
 
 function wellText(cluster, checks, hasNeedy, attention) {

@@ -52,6 +52,11 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+/** Return the age of a message. Without a quorum the cluster's clock stops, so the age is a lower bound. */
+export function age(seconds, stale) {
+  return stale && seconds > 0 ? `≥ ${duration(seconds)}` : duration(seconds);
+}
+
 /** Return a part of a whole as a percentage. */
 export function percent(part, whole) {
   return whole > 0 ? `${((100 * part) / whole).toFixed(part / whole < 0.1 ? 1 : 0)} %` : "–";

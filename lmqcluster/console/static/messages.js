@@ -19,6 +19,8 @@ const CONTENT_BYTES_MAX = 1024 * 1024;
 const SEARCH_DELAY_MS = 300;
 /** The attribute with the reason that the consumer gave for its last nack. */
 export const REASON = "lmq.reason";
+// The cluster's reasons to move a message, in words.
+const MOVED = { exhausted: "no deliveries left", expired: "expired" };
 // Pages without a match that one search reads; the node compares at most 10,000 messages for each.
 const EMPTY_PAGES_MAX = 10;
 const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Options", title: "Priority, group and label" }, { label: "Failure", title: "Why the message is a dead letter, and the reason that its consumer gave" }, { label: "Attributes" }, { label: "Size", numeric: true }, { label: "Content" }];
@@ -159,10 +161,15 @@ function optionsOf({ priority, group, label }) {
   return [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`].filter(Boolean).join(", ");
 }
 
+/** Return the cluster's reason to move a message, in words. */
+export function reasonText({ reason }) {
+  return MOVED[reason] ?? reason;
+}
+
 /** Return why a message was moved here, and the reason that its last consumer gave, as text. */
 function failureOf({ origin }, parts) {
   const reason = parts.map((part) => part.attributes[REASON]).find((one) => typeof one === "string");
-  const moved = origin && `${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`;
+  const moved = origin && `${reasonText(origin)} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`;
   return [moved, reason].filter(Boolean).join(": ");
 }
 

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { findings } from "./findings.js";
-import { bytes, count, duration, rate } from "./format.js";
+import { age, bytes, count, duration, rate } from "./format.js";
 import { segmentOf, textOf } from "./names.js";
 import { LAG, lastContact, stateBadge } from "./nodes.js";
 
@@ -71,7 +71,7 @@ export function open({ samples }) {
   const flow = new Chart("Messages a second", FLOW);
   const stock = new Chart("Messages waiting", STOCK);
   const state = findings();
-  const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
+  const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "In memory", numeric: true, title: "Messages in memory; the page Nodes shows the memory of the process" }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", BIGGEST);
   const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "In total", numeric: true }]);
   const none = h("p", { class: "muted" }, "Asking the node …");
@@ -123,16 +123,16 @@ export function open({ samples }) {
     period: 5000,
     show,
     async refresh() {
-      const [{ queues }, { queues: [slowest] }] = await Promise.all([get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}&consumers`), get("/v1/queues?sort=oldest&order=desc&limit=1&fields=oldest_age_s")]);
-      figures.update("oldest", duration(slowest?.oldest_age_s ?? 0));
-      const full = queues.filter((queue) => queue.size > 0);
+      const [{ queues, stale }, { queues: [slowest] }] = await Promise.all([get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}&consumers`), get("/v1/queues?sort=oldest&order=desc&limit=1&fields=oldest_age_s")]);
+      figures.update("oldest", age(slowest?.oldest_age_s ?? 0, stale));
+      const full = queues.filter((queue) => queue.size > 0).map((queue) => ({ ...queue, stale }));
       none.hidden = full.length > 0;
       setText(none, "No queues hold messages.");
       biggest.element.hidden = full.length === 0;
       syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
         const segment = segmentOf(queue.name);
         const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
-        return textRow(BIGGEST, (one) => ["", count(one.size), duration(one.oldest_age_s), rate(one.push_rate), rate(one.pull_rate), count(one.consumers)], link);
+        return textRow(BIGGEST, (one) => ["", count(one.size), age(one.oldest_age_s, one.stale), rate(one.push_rate), rate(one.pull_rate), count(one.consumers)], link);
       });
     },
   };

@@ -4,7 +4,7 @@ import { actionButton, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
 import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
-import { bytes, count, duration, rate } from "./format.js";
+import { age, bytes, count, duration, rate } from "./format.js";
 import { messagesSection } from "./messages.js";
 import { queueWord, textOf } from "./names.js";
 import { PER_SECOND, tiles } from "./overview.js";
@@ -24,7 +24,7 @@ const TILES = [
   ["ready", "Ready", "can be pulled", (queue) => count(queue.ready)],
   ["leased", "Leased", "not settled yet", (queue) => count(queue.leased)],
   ["delayed", "Delayed", "due later", (queue) => count(queue.delayed)],
-  ["oldest", "Oldest", "time since due", (queue) => duration(queue.oldest_age_s)],
+  ["oldest", "Oldest", "time since due", (queue) => age(queue.oldest_age_s, queue.stale)],
   ["bytes", "Bodies", "of all messages", (queue) => bytes(queue.bytes)],
   ["pushed", "Pushed", PER_SECOND, (_queue, rates) => rate(rates?.pushed_total)],
   ["pulled", "Delivered", PER_SECOND, (_queue, rates) => rate(rates?.pulled_total)],
@@ -67,7 +67,7 @@ export function open({ argument: segment }) {
   const flow = new Chart("Messages a second", FLOW);
   const stock = new Chart("Messages waiting", STOCK);
   const samples = new Samples(COUNTERS);
-  const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "Per second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
+  const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, ...["1 min", "5 min", "15 min"].map((span) => ({ label: `Per s, ${span}`, numeric: true, title: `Average of the last ${span}` }))]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
   const consumers = table("Consumers", [{ label: "What" }, { label: "Now" }]);
   let atNodes = null;

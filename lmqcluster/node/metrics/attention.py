@@ -71,7 +71,8 @@ class Finding:
 class _Figures(NamedTuple):
     """Counters of one queue at one time."""
 
-    given_up: int
+    dead_lettered: int
+    dropped: int
     returned: int
     pulled: int
 
@@ -192,10 +193,10 @@ class Round:
                 age = age_s(earliest_us, self.now_us) or 0.0
                 self._add(Reason.WAITING, _Candidate(age, ready, queue.name, partial(self._waiting, queue, ready, age)))
         counters = queue.counters
-        given_up = counters.dead_lettered_total + counters.dropped_total
+        dead_lettered, dropped = counters.dead_lettered_total, counters.dropped_total
         returned = counters.nacked_total + counters.redelivered_total
-        if given_up or returned:
-            now = self._figures[queue.name] = _Figures(given_up, returned, counters.pulled_total)
+        if dead_lettered or dropped or returned:
+            now = self._figures[queue.name] = _Figures(dead_lettered, dropped, returned, counters.pulled_total)
             self._compare(queue.name, now)
 
     def result(self) -> tuple[dict[Reason, list[Finding]], dict[Reason, int]]:
@@ -221,10 +222,13 @@ class Round:
 
     def _compare(self, name: bytes, now: _Figures) -> None:
         thresholds, before = self._thresholds, self._before(name, now)
-        given_up, returned = now.given_up - before.given_up, now.returned - before.returned
+        dead_lettered, dropped = now.dead_lettered - before.dead_lettered, now.dropped - before.dropped
+        given_up, returned = dead_lettered + dropped, now.returned - before.returned
         delivered = max(now.pulled - before.pulled, returned)
         if 0 < thresholds.dead_letters <= given_up:
-            text = f"dead-lettered or dropped after the last delivery: {given_up:,} in the last {self._since}"
+            fates = [(dead_lettered, "dead-lettered"), (dropped, "dropped")]
+            counted = " and ".join(f"{number:,} {fate}" for number, fate in fates if number)
+            text = f"{counted} after the last delivery, in the last {self._since}"
             self._add(Reason.DEAD_LETTERS, _Candidate(0.0, given_up, name, lambda: text))
         if 0 < thresholds.returns <= returned and returned >= RETURNED_SHARE_MIN * delivered:
             counts = f"{returned:,} of {delivered:,} deliveries in the last {self._since}"
@@ -238,11 +242,11 @@ class Round:
         if before is None:
             # The first failed deliveries: those without failures before them are not in the tables.
             recent = max(now.returned, int(self._stats.recent(name)[1] * _ROUND_S))
-            before = _Figures(0, 0, max(0, now.pulled - recent))
+            before = _Figures(0, 0, 0, max(0, now.pulled - recent))
             for _us, table in self._tables:
                 table.setdefault(name, before)
         if any(then > count for then, count in zip(before, now, strict=True)):
-            before = _Figures(0, 0, 0)
+            before = _Figures(0, 0, 0, 0)
         return before
 
     def _add(self, reason: Reason, candidate: _Candidate) -> None:

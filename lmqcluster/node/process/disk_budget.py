@@ -5,13 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-__all__ = ["RESERVE_BYTES", "DiskBudget"]
+__all__ = ["RESERVE_BYTES", "DiskBudget", "size_text"]
 
 RESERVE_PART = 10
 RESERVE_BYTES = 10 << 30
 """If no limit is set, a node keeps a tenth of the file system free, or this much if that is less."""
 
 NEAR_SHARE = 0.8
+_MIB, _GIB = 1 << 20, 1 << 30
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size for people."""
+    return f"{size_bytes / _GIB:.1f} GiB" if size_bytes >= 10 * _GIB else f"{size_bytes / _MIB:.0f} MiB"
 
 
 class DiskBudget:
@@ -41,7 +47,9 @@ class DiskBudget:
     def _own_shortage(self) -> str:
         used, limit = self.used_bytes, self._bytes_max
         self.is_near = used > NEAR_SHARE * limit
-        return f"snapshots and pages have {used} bytes, the limit is {limit} (disk_bytes_max)" if used > limit else ""
+        if used <= limit:
+            return ""
+        return f"snapshots and pages take {size_text(used)}, {size_text(limit)} are allowed (disk_bytes_max)"
 
     def _shortage(self) -> str:
         usage = shutil.disk_usage(self._folder)
@@ -50,4 +58,5 @@ class DiskBudget:
         self.is_near = usage.free < reserve
         if not self.is_near:
             return ""
-        return f"the disk of {self._folder} has {usage.free} bytes free, {reserve} are kept free (disk_bytes_max)"
+        free, kept = size_text(usage.free), size_text(reserve)
+        return f"the disk of {self._folder} has {free} free, {kept} are kept free (disk_bytes_max)"

@@ -14,13 +14,13 @@ GIB = 1 << 30
 
 
 def test_an_explicit_limit(tmp_path: Path) -> None:
-    budget = DiskBudget(tmp_path, 1000)
-    budget.look(800)
-    assert (budget.used_bytes, budget.limit_bytes, budget.is_near, budget.shortage) == (800, 1000, False, "")
-    budget.look(1000)
+    budget = DiskBudget(tmp_path, 10 * GIB)
+    budget.look(8 * GIB)
+    assert (budget.used_bytes, budget.limit_bytes, budget.is_near, budget.shortage) == (8 * GIB, 10 * GIB, False, "")
+    budget.look(10 * GIB)
     assert (budget.is_near, budget.shortage) == (True, "")
-    budget.look(1001)
-    assert "the limit is 1000 (disk_bytes_max)" in budget.shortage
+    budget.look(11 * GIB)
+    assert budget.shortage == "snapshots and pages take 11.0 GiB, 10.0 GiB are allowed (disk_bytes_max)"
     budget.look(3)
     assert (budget.is_near, budget.shortage) == (False, "")
 
@@ -37,4 +37,5 @@ def test_without_one_the_reserve_stays_free(
     free = reserve - 1
     budget.look(100)
     assert (budget.limit_bytes, budget.is_near) == (100, True)
-    assert f"{reserve} are kept free" in budget.shortage
+    kept = {5 * GIB: "5120 MiB", 10 * GIB: "10.0 GiB"}[reserve]
+    assert f"{kept} are kept free" in budget.shortage

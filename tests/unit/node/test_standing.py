@@ -185,11 +185,13 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     assert checks(WELL, 81_000_000)["memory"] == (False, "messages take 77 MiB of 95 MiB")
     assert checks(WELL, 0, 80 << 20)["disk limit"] == (True, "snapshots and pages take 80 MiB, 100 MiB are allowed")
     assert not checks(WELL, 0, 81 << 20)["disk limit"][0]
-    assert "pushes are refused" in checks(WELL, 0, 101 << 20)["disk limit"][1]
+    refused = "pushes are refused: snapshots and pages take 101 MiB, 100 MiB are allowed (disk_bytes_max)"
+    assert checks(WELL, 0, 101 << 20)["disk limit"] == (False, refused)
+    assert checks(WELL, 101_000_000)["memory"] == (False, "pushes are refused: messages take 96 MiB of 95 MiB")
     quotas.take(Kind.SUBSCRIPTIONS, b"spark", 1_601)
     assert checks(WELL)["quota"] == (
         False,
-        "principal spark has 80 % of its subscriptions, 1,601 of 2,000, the largest share",
+        "closest to its limit: principal spark, with 1,601 of 2,000 subscriptions (80 %)",
     )
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")
