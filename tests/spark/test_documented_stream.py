@@ -1,4 +1,4 @@
-"""The typed stream of docs/spark.md, with the documented code."""
+"""The first program and the typed stream of docs/spark.md, with the documented code."""
 
 from __future__ import annotations
 
@@ -24,6 +24,25 @@ def block(heading: str) -> str:
     found = re.search(rf"^## {heading}\n.*?^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
+
+
+def test_the_first_program(spark: SparkSession, servers: str, client: Client, tmp_path: Path) -> None:
+    client.push("documented", "pay invoice 7")
+    found = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    program = re.sub(r'^servers = ".*"$', f'servers = "{servers}"', found[1], flags=re.MULTILINE)
+    program = program.replace('"subscribe", "jobs"', '"subscribe", "documented"')
+    program = program.replace('"checkpoint"', repr(str(tmp_path))).replace(
+        "awaitTermination()", "processAllAvailable()"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(program, str(PAGE), "exec"), names)
+    try:
+        assert names["spark"] is spark
+        assert names["query"].lastProgress["numInputRows"] == 1
+    finally:
+        names["query"].stop()
+    assert client.backlog(queue="documented").messages == 0
 
 
 def test_a_typed_stream(spark: SparkSession, servers: str, client: Client, tmp_path: Path) -> None:
