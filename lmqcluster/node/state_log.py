@@ -19,11 +19,17 @@ class StateLog:
         self._full = False
         self._shortage = ""
         self._problem: str | None = None
+        self._logged_problem: str | None = None
 
     def note_problem(self, problem: str | None) -> None:
-        """Log the problem that prevents the election of a leader, if it has changed."""
-        if problem is not None and problem != self._problem:
-            log.warning("no leader can be elected", reason=problem)
+        """Log the problem that prevents the election of a leader, if it is new and was there at the last call too.
+
+        Nodes that start together wait for each other for a moment, which is no problem.
+        """
+        if problem is None or (problem == self._problem and problem != self._logged_problem):
+            self._logged_problem = problem
+            if problem is not None:
+                log.warning("no leader can be elected", reason=problem)
         self._problem = problem
 
     def note_health(self, checks: Iterable[tuple[str, bool, str]]) -> None:

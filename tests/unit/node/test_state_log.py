@@ -23,6 +23,14 @@ def test_readiness_is_logged_when_it_changes() -> None:
     ]
 
 
+def test_a_problem_that_lasts_is_logged_once() -> None:
+    said = StateLog()
+    with capture_logs() as lines:
+        for problem in (None, "waits for b", "waits for c", "waits for c", "waits for c", None, "waits for c", None):
+            said.note_problem(problem)
+    assert lines == [{"event": "no leader can be elected", "log_level": "warning", "reason": "waits for c"}]
+
+
 def test_full_memory_is_logged_when_it_changes() -> None:
     said = StateLog()
     with capture_logs() as lines:
