@@ -24,6 +24,7 @@ from lmqcluster.wire.address import Address
 
 from ..shared.certificates import write_new
 from ..shared.connection.api import Api
+from ..shared.data_folder import check_data_dir
 from ..shared.errors import ExitCode
 from ..shared.output import plural
 from .earlier_cluster import check_addresses
@@ -146,8 +147,12 @@ class DevCluster:
         """Run the cluster; return the exit status.
 
         Raises:
-            CliError, ConfigError: a port is in use, or the data is of a cluster at other addresses; no node was started.
+            CliError, ConfigError: a port or the data is in use, or the data is of a cluster at other addresses; no node was
+                started.
         """
+        for node in self._nodes:
+            if node.data_dir.is_dir():
+                check_data_dir(node.data_dir, f"stop it, or {self._other_ports()}")
         check_addresses({node.data_dir: node.addresses["raft"] for node in self._nodes})
         for node in self._nodes:
             for kind, address in node.addresses.items():
@@ -180,7 +185,7 @@ class DevCluster:
         return ExitCode.UNAVAILABLE
 
     def _other_ports(self) -> str:
-        """Return the advice for a port that is in use."""
+        """Return the advice for a port or data that are in use."""
         shift = f"--offset {self._settings.offset + OFFSET_STEP}"
         folder = self._settings.data_dir
         if not any(node.data_dir.exists() for node in self._nodes):

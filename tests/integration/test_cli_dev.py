@@ -197,7 +197,12 @@ def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> Non
     assert not (tmp_path / "var").exists()
 
 
-def test_the_data_of_a_cluster_at_other_addresses_is_refused(dev: Dev) -> None:
+def test_data_that_is_in_use_or_of_a_cluster_at_other_addresses_is_refused(dev: Dev) -> None:
+    again = run("lmq", "dev", *dev.arguments)
+    assert again.code == 78
+    process = f"a node (process {dev.pid('n1')}) is using the data directory {dev.data_dir / 'n1'}"
+    advice = f"stop it, or start another cluster with --offset {dev.offset + 100} --data-dir {dev.data_dir}-2"
+    assert again.one_line_error() == f"lmq: {process}; {advice}"
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(READY_S) == 0
     elsewhere = ["--offset", str(free_offset())]

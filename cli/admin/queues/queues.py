@@ -66,7 +66,10 @@ _QUEUE_OR_PATTERN = click.argument("name", metavar="[QUEUE]", required=False, sh
 
 @click.group(cls=AliasGroup)
 def queue() -> None:
-    """List, show, change, bind, empty and delete queues."""
+    """List, show, change, bind, empty and delete queues.
+
+    The first push or pull creates a queue; set --create creates an empty one.
+    """
 
 
 @queue.command("ls")
