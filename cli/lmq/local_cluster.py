@@ -294,17 +294,18 @@ class DevCluster:
             self._say(f"To restart it: {command}", error=True)
 
     async def _welcome(self) -> None:
-        """Print where everything listens, once the nodes are ready."""
+        """Print where everything listens, once the nodes are ready. Say so once if that takes long."""
         deadline = asyncio.get_running_loop().time() + READY_S
         waiting = list(self._nodes)
+        is_late = False
         while waiting:
             api = Api(str(waiting[0].addresses["http"]), timeout_s=1.0)
             if waiting[0].ended or await asyncio.to_thread(api.ready):
                 waiting.pop(0)
-            elif asyncio.get_running_loop().time() > deadline:
+            elif not is_late and asyncio.get_running_loop().time() > deadline:
+                is_late = True
                 self._release()
                 self._say(f"{waiting[0].name} is not ready after {READY_S:.0f} s; check its log above.", error=True)
-                return
             else:
                 await asyncio.sleep(_POLL_S)
         self._release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import os
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lmqcluster_cli.lmq import local_cluster
 
 from .cluster import READY_S, fetch, ports, wait_for
 from .programs import command_line, run, run_in_terminal, started
@@ -101,6 +103,28 @@ def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
         assert (dev.data_dir / f"n{k + 1}" / "lmq.pid").exists()
     assert f"curl -d hello http://{dev.http[0]}/messages/greetings" in text
     assert "n2 | " in text
+
+
+def test_a_slow_start_is_reported_and_still_ends_with_the_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local_cluster, "READY_S", 0.0)
+
+    async def main() -> str:
+        settings = local_cluster.DevSettings(nodes=1, data_dir=tmp_path, offset=free_offset(1), respawn=False)
+        running = asyncio.create_task(local_cluster.DevCluster(settings).run())
+        shown = ""
+        async with asyncio.timeout(READY_S):
+            while "Ctrl-C stops all nodes" not in shown:
+                await asyncio.sleep(0.1)
+                shown += "".join(capsys.readouterr())
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await running == 0
+        return shown
+
+    shown = asyncio.run(main())
+    assert shown.count("n1 is not ready after 0 s; check its log above") == 1
+    assert "The cluster is ready: 1 node" in shown
 
 
 def test_the_table_fits_into_a_small_terminal(tmp_path: Path) -> None:
@@ -200,9 +224,9 @@ def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> Non
 def test_data_that_is_in_use_or_of_a_cluster_at_other_addresses_is_refused(dev: Dev) -> None:
     again = run("lmq", "dev", *dev.arguments)
     assert again.code == 78
-    process = f"a node (process {dev.pid('n1')}) is using the data directory {dev.data_dir / 'n1'}"
+    holder = f"a node (process {dev.pid('n1')}) is using the data directory {dev.data_dir / 'n1'}"
     advice = f"stop it, or start another cluster with --offset {dev.offset + 100} --data-dir {dev.data_dir}-2"
-    assert again.one_line_error() == f"lmq: {process}; {advice}"
+    assert again.one_line_error() == f"lmq: {holder}; {advice}"
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(READY_S) == 0
     elsewhere = ["--offset", str(free_offset())]
