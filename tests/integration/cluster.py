@@ -27,7 +27,7 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 
 from lmqcluster_chaos.nodes.ports import Ports
 
-from .forks import ForkedNode, fork_node
+from .forks import ForkedProcess, fork_node
 
 READY_S = 180.0
 """Deadline for a start, an election or an exit on a busy machine; a wait normally ends much earlier."""
@@ -167,7 +167,7 @@ class NodeProcess:
         self.peers = tuple(peers)
         self.arguments = tuple(arguments)
         self.environment = clean_environment(environment)
-        self.process: subprocess.Popen[bytes] | ForkedNode | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.scheme, self.opener = "http", _direct
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Starts nodes by forking processes that have imported them already.
+"""Starts nodes and ``lmq-admin`` by forking processes that have imported them already.
 
-Importing what a node needs takes more processor time than everything else that a test node does. So a process imports
-it once and forks for every node. The fork gets arguments, environment, log and session as a new process would, and runs
-the entry point of ``lmq`` from its first line to its regular end. Nodes that other programs start (``lmq dev``, drills,
-services), and those of tests of the start itself, are new interpreters.
+Importing what a program needs takes more processor time than everything else that it does in a test. So a process
+imports it once and forks for every run. The fork gets arguments, environment, folder, standard streams and session as a
+new process would, and runs the program's entry point from its first line to its regular end. Nodes that other programs
+start (``lmq dev``, drills, services), and those of tests of the start itself, are new interpreters.
 
 Strings hash alike within one such process. Nodes are therefore forked from three processes in turn, so that replicas do
 not agree only because of equal hashes.
@@ -23,17 +23,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
-__all__ = ["ForkedNode", "fork_node"]
+__all__ = ["ForkedProcess", "fork_admin", "fork_node"]
 
 SEEDS: Final = 3
 REQUEST_BYTES_MAX: Final = 1 << 17
 
 
-class ForkedNode:
+class ForkedProcess:
     """A forked process with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, pid: int, end: int) -> None:
@@ -55,7 +55,7 @@ class ForkedNode:
         code = self._look(timeout)
         if code is None:
             assert timeout is not None
-            raise subprocess.TimeoutExpired(f"node {self.pid}", timeout)
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -75,7 +75,7 @@ class ForkedNode:
                 if self.returncode is None:
                     text = os.read(self._end, 64)
                     os.close(self._end)
-                    # The pipe is empty if the parent was killed, which kills the node through its reaper.
+                    # The pipe is empty if the parent was killed, which kills a node through its reaper.
                     self.returncode = int(text or -signal.SIGKILL)
         return self.returncode
 
@@ -87,32 +87,35 @@ class ForkedNode:
 
 
 class _Parent:
-    """A process that forks nodes, as the tests see it."""
+    """A process that forks one program, ``lmq`` or ``lmq-admin``, as the tests see it."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str) -> None:
+        self._program = program
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
-    def fork(self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedNode:
-        """Start a node with these arguments of ``lmq``."""
+    def fork(
+        self, arguments: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]
+    ) -> ForkedProcess:
+        """Start the program with these arguments and descriptors of its standard streams."""
         ended, end = os.pipe()
-        request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+        settings = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
+        request = json.dumps(settings).encode()
         with self._lock:
             if self._socket is None:
                 self._socket = self._start()
-            socket.send_fds(self._socket, [request], [log.fileno(), end])
+            socket.send_fds(self._socket, [request], [*streams, end])
             os.close(end)
             answer = self._socket.recv(64)
         if not answer:
-            raise RuntimeError("the process that forks nodes has ended")
-        return ForkedNode(int(answer), ended)
+            raise RuntimeError(f"the process that forks {self._program} has ended")
+        return ForkedProcess(int(answer), ended)
 
-    @staticmethod
-    def _start() -> socket.socket:
+    def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_BYTES_MAX)
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, __file__, self._program, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -129,20 +132,29 @@ class _Parent:
         return ours
 
 
-_parents = [_Parent() for _ in range(SEEDS)]
+_parents = [_Parent("lmq") for _ in range(SEEDS)]
+_admin_parent = _Parent("lmq-admin")
 _turn = threading.Lock()
 
 
-def fork_node(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedNode:
+def fork_node(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
     """Start a node as ``lmq`` with these arguments, this environment, and its output in `log`."""
     with _turn:
         _parents.append(_parents.pop(0))
         parent = _parents[0]
-    return parent.fork(arguments, environment, log)
+    with Path(os.devnull).open("rb") as nothing:
+        return parent.fork(arguments, environment, (nothing.fileno(), log.fileno(), log.fileno()))
+
+
+def fork_admin(
+    arguments: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]
+) -> ForkedProcess:
+    """Start ``lmq-admin`` with these arguments, this environment, and descriptors of its standard streams."""
+    return _admin_parent.fork(arguments, environment, streams)
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork a node for each request until the requests end; in the fork, return the arguments of ``lmq``.
+    """Fork for each request until the requests end; in the fork, return the arguments of the program.
 
     Raises:
         SystemExit: in the parent, at the end.
@@ -162,10 +174,10 @@ def _serve(requests: socket.socket) -> list[str]:
             _report(ends)
         if requests.fileno() not in readable:
             continue
-        body, passed, _flags, _address = socket.recv_fds(requests, REQUEST_BYTES_MAX, 2)
+        body, passed, _flags, _address = socket.recv_fds(requests, REQUEST_BYTES_MAX, 4)
         if not body:
             sys.exit(0)
-        log, end = passed
+        *streams, end = passed
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -173,14 +185,15 @@ def _serve(requests: socket.socket) -> list[str]:
             for descriptor in (wake_r, wake_w, end, *ends.values()):
                 os.close(descriptor)
             requests.close()
-            return _become(json.loads(body), log)
-        os.close(log)
+            return _become(json.loads(body), streams)
+        for stream in streams:
+            os.close(stream)
         ends[pid] = end
         requests.send(str(pid).encode())
 
 
 def _report(ends: dict[int, int]) -> None:
-    """Report the exit status of every ended node."""
+    """Report the exit status of every ended fork."""
     for pid, end in list(ends.items()):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
@@ -192,38 +205,56 @@ def _report(ends: dict[int, int]) -> None:
         os.waitpid(pid, 0)
 
 
-def _become(request: dict[str, object], log: int) -> list[str]:
+def _become(request: dict[str, Any], streams: Sequence[int]) -> list[str]:
     """Give this process the environment of a new one."""
     os.setsid()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     environment, arguments = request["environment"], request["arguments"]
     assert isinstance(environment, dict)
     assert isinstance(arguments, list)
+    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(environment)
     return arguments
 
 
-def main() -> None:
-    """Run the process that forks nodes."""
+def _import_lmq() -> Callable[[], None]:
     # The imports of ``lmq start``.
     import uvloop  # noqa: F401
     from lmqcluster_cli.lmq import program, start  # noqa: F401
 
     import lmqcluster.server  # noqa: F401
 
+    return program.main
+
+
+def _import_admin() -> Callable[[], None]:
+    from lmqcluster_cli.admin import program
+    from lmqcluster_cli.admin.cluster import cluster  # noqa: F401
+    from lmqcluster_cli.admin.messages import messages  # noqa: F401
+    from lmqcluster_cli.admin.queues import queues  # noqa: F401
+
+    return program.main
+
+
+def main() -> None:
+    """Run the process that forks ``lmq`` or ``lmq-admin``, which the first argument names."""
+    name, descriptor = sys.argv[1:]
+    entry = {"lmq": _import_lmq, "lmq-admin": _import_admin}[name]()
     # Otherwise each fork's collections search, and so copy, everything imported.
     gc.collect()
     gc.freeze()
-    arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.argv = ["lmq", *arguments]
+    arguments = _serve(socket.socket(fileno=int(descriptor)))
+    sys.argv = [name, *arguments]
     # The previous streams may be files, which these need not be; PYTHONUNBUFFERED must hold too.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = (
-        io.TextIOWrapper(os.fdopen(number, "wb", 0, closefd=False), write_through=True) for number in (1, 2)
+        io.TextIOWrapper(os.fdopen(number, "wb", 0, closefd=False), errors=errors, write_through=True)
+        for number, errors in ((1, "strict"), (2, "backslashreplace"))
     )
-    program.main()
+    entry()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
@@ -21,6 +22,7 @@ from unittest import mock
 from lmqcluster_cli.admin import program as admin
 
 from .cluster import clean_environment, reaper
+from .forks import ForkedProcess, fork_admin
 
 DEADLINE_S = 180.0
 
@@ -51,16 +53,47 @@ def run(
     stdin: str | bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> Result:
-    """Run a program to its end, with pipes."""
-    done = subprocess.run(
-        command_line(program, *arguments),
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        env=clean_environment(environment),
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    """Run a program to its end, with pipes. ``lmq-admin`` is forked, see `forks`."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    settings = clean_environment(environment)
+    if _can_fork(program, environment):
+        code, out, err = _run_fork(arguments, settings, given)
+    else:
+        command = command_line(program, *arguments)
+        done = subprocess.run(command, input=given, capture_output=True, env=settings, timeout=DEADLINE_S, check=False)
+        code, out, err = done.returncode, done.stdout, done.stderr
+    return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _can_fork(program: str, environment: Mapping[str, str] | None) -> bool:
+    # An interpreter reads these variables only when it starts.
+    return program == "lmq-admin" and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in environment or {})
+
+
+def _run_fork(arguments: Sequence[str], environment: Mapping[str, str], given: bytes) -> tuple[int, bytes, bytes]:
+    (stdin, feeding), (reading_out, stdout), (reading_err, stderr) = (os.pipe() for _ in range(3))
+    process = fork_admin(arguments, environment, (stdin, stdout, stderr))
+    for descriptor in (stdin, stdout, stderr):
+        os.close(descriptor)
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(_feed, feeding, given)
+        out, err = (threads.submit(_read_all, descriptor) for descriptor in (reading_out, reading_err))
+        try:
+            code = process.wait(DEADLINE_S)
+        finally:
+            process.kill()
+    return code, out.result(), err.result()
+
+
+def _feed(descriptor: int, given: bytes) -> None:
+    # A program need not read its input.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "wb") as pipe:
+        pipe.write(given)
+
+
+def _read_all(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as pipe:
+        return pipe.read()
 
 
 def run_here(*arguments: str, stdin: str | bytes = b"", environment: Mapping[str, str] | None = None) -> Result:
@@ -139,14 +172,7 @@ def run_in_terminal(
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen(
-            command_line(program, *arguments),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**clean_environment(environment), "TERM": "xterm-256color"},
-            start_new_session=True,
-        )
+        process = _start_in_terminal(program, arguments, environment, theirs)
         reaper.tell("+", process.pid)
         os.close(theirs)
         seen = bytearray()
@@ -167,6 +193,22 @@ def run_in_terminal(
         return code, seen.decode(errors="replace").replace("\r\n", "\n")
     finally:
         os.close(ours)
+
+
+def _start_in_terminal(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str] | None, terminal: int
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    settings = {**clean_environment(environment), "TERM": "xterm-256color"}
+    if _can_fork(program, environment):
+        return fork_admin(arguments, settings, (terminal, terminal, terminal))
+    return subprocess.Popen(
+        command_line(program, *arguments),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=settings,
+        start_new_session=True,
+    )
 
 
 def _read(terminal: int) -> bytes:
