@@ -82,9 +82,10 @@ release: install ## Build sdist, wheel, image, site, SBOM and checksums into dis
 check: install ## Run lint and unit: before every commit
 	@$(MAKE) --no-print-directory --output-sync=target --jobs 2 lint unit
 
-test: lint ## Run everything that CI runs (tens of minutes)
-	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
-	TEST_FRONT_ENDS=2 $(BIN)/pytest $(FRONT_END_TESTS:%=tests/integration/test_%.py) -q -n $(TEST_JOBS)
+# Unit tests run before the others, which leave clusters running in each of the concurrent processes.
+test: check ## Run everything that CI runs (tens of minutes)
+	$(BIN)/pytest tests --ignore=tests/benchmarks --ignore=tests/unit -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
+	TEST_FRONT_ENDS=2 $(BIN)/pytest $(FRONT_END_TESTS:%=tests/integration/test_%.py) -q -n $(TEST_JOBS) --dist loadfile
 
 # Downloads and builds Helm, Docker Compose and KEDA's scalers, which takes minutes, and starts a separate systemd, which needs root.
 deploy-check: install ## Build Helm, Docker Compose and KEDA, and check deploy/ with them and systemd (minutes)

@@ -7,8 +7,9 @@ a failure. With `LMQ_PROPERTY_SHRINK=no` a failure is not made shorter, which ca
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from .integration.cluster import NodeProcess, ports
 
 NodeProcess.forked = True
 
-_LONG_FILES = ("spark", "simulation", "drills", "property")
+_LONG_FILES = ("spark", "simulation", "drills", "property", "other_language", "sqs_clients", "sqs_judges")
 """Folders with files that take minutes. Their files run first, so that none of them runs alone at the end."""
 
 
@@ -26,6 +27,17 @@ _EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
 _UNIT_LIMIT_S = 300.0
 _LIMIT_S = 600.0
 """A test that takes longer hangs, fixtures included; on a busy machine the slowest ones take a fifth of these."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exempt what the collection creates from searches for reference cycles: it lives as long as the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
