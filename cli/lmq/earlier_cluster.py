@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.replication.storage.io.disk import DamagedFileError
 from lmqcluster.replication.storage.meta import NodeMeta
 from lmqcluster.wire.address import Address

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.kestrel import has_thrift
 from lmqcluster.node.config.values import memory_of_machine
 from lmqcluster.wire.address import Address

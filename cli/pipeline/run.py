@@ -24,7 +24,7 @@ from click.core import ParameterSource
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.wire.errors import LmqError
 
 from ..shared.errors import CliError, ExitCode

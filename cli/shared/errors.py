@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .encoding import escape_unencodable_characters

@@ -21,7 +21,7 @@ from lmqcluster_cli.shared.errors import CliError
 
 from lmqcluster import Client, LmqError
 from lmqcluster.node.access.tls import ServerTls
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.load import load_config
 
 from .cluster import NodeProcess, wait_for

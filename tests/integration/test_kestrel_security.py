@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.kestrel import KESTREL_PORTS
 from lmqcluster.node.config.load import load_config
 from lmqcluster.protocols.kestrel.port_context import PortContext

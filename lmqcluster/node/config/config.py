@@ -16,6 +16,7 @@ from ...wire.attributes import ATTRIBUTE_BYTES_MAX
 from ...wire.limits import MESSAGE_BYTES_MAX
 from . import values
 from .attention import AttentionOptions
+from .config_error import ConfigError
 from .kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .option import Option, option
 from .sqs import SqsOptions
@@ -25,7 +26,7 @@ from .traces import TraceOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FRONT_ENDS_MAX", "OPTIONS", "Address", "ConfigError", "NodeConfig", "Option"]
+__all__ = ["FRONT_ENDS_MAX", "OPTIONS", "Address", "NodeConfig", "Option"]
 
 SECRET_BYTES_MIN: Final = 16
 NAME_CHARACTERS_MAX: Final = 100
@@ -44,12 +45,6 @@ EVENT_FILE_BYTES_MIN: Final = 64 * 1024
 _ATTRIBUTE_BYTES_MOST: Final = 1024 * 1024
 RAFT_TLS: Final = ("required", "optional")
 DURABILITIES: Final = ("disk", "process", "memory")
-
-
-class ConfigError(Exception):
-    """An unusable configuration. The text is one line that names the option and its source; exit status 78."""
-
-    exit_code: Final = 78
 
 
 @dataclass(frozen=True, kw_only=True)

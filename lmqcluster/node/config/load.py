@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...replication.peers.tls import PeerTls
 from ..access.access import read_admin_token
 from ..access.tls import ServerTls
-from .config import OPTIONS, ConfigError, NodeConfig, Option
+from .config import OPTIONS, NodeConfig, Option
+from .config_error import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lmqcluster_cli.shared.data_folder import hold_data_dir
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 
 
 def test_the_directory_is_created_and_released_afterwards(tmp_path: Path) -> None:

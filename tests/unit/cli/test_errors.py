@@ -12,7 +12,7 @@ from lmqcluster_cli.lmq.program import cli as lmq_cli
 from lmqcluster_cli.pipeline.program import cli as pipeline_cli
 from lmqcluster_cli.shared.errors import CliError, ExitCode, exit_code_of, run
 
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 CONTRACT = {

@@ -19,6 +19,7 @@ HEAVY = {
     "asyncio",
     "cryptography",
     "importlib.metadata",
+    "lmqcluster.node.config.config",
     "prometheus_client",
     "pysyncobj",
     "re2",

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from lmqcluster.node.config.config import OPTIONS, Address, ConfigError, NodeConfig
+from lmqcluster.node.config.config import OPTIONS, Address, NodeConfig
+from lmqcluster.node.config.config_error import ConfigError
 
 SECRET = "sixteen bytes ok"
 

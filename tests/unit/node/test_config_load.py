@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.node.config.config import Address, ConfigError
+from lmqcluster.node.config.config import Address
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.load import load_config
 
 SECRET = "a secret of sufficient length"

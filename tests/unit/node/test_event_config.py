@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.node.config.config import ConfigError, NodeConfig
+from lmqcluster.node.config.config import NodeConfig
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.load import load_config
 
 

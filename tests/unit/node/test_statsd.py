@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.load import load_config
 from lmqcluster.node.metrics.statsd import RETENTIONS_MAX, StatsdSender
 from lmqcluster.node.metrics.statsd_server import DATAGRAM_BYTES_MAX, StatsdServer

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.node.config import traces
-from lmqcluster.node.config.config import ConfigError, NodeConfig
+from lmqcluster.node.config.config import NodeConfig
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.node.config.load import load_config
 
 ENDPOINT = "http://127.0.0.1:4318/v1/traces"

@@ -11,7 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from lmqcluster.node.config.config import ConfigError, NodeConfig
+from lmqcluster.node.config.config import NodeConfig
+from lmqcluster.node.config.config_error import ConfigError
 from lmqcluster.protocols.sqs.errors import SqsError, as_sqs
 from lmqcluster.protocols.sqs.form import leaf, numbered, parse_form
 from lmqcluster.protocols.sqs.limits import limits_of
