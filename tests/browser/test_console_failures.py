@@ -37,6 +37,8 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(lag).to_have_text("\N{EN DASH}")
     console.open("clients")
     expect(console.main).to_contain_text("n3 does not answer, so its clients are missing here.")
+    console.open("nodes")
+    expect(console.main.get_by_role("status")).to_have_text("Unreachable: n3.")
     console.open("overview")
     expect(badge).to_have_text("n1: in quorum")
 

@@ -81,6 +81,8 @@ export function open() {
     return rates.recent();
   }
 
+  // On a phone, the columns of other nodes are out of sight.
+  const missing = h("p", { class: "note", role: "status", hidden: true });
   const head = h("tr");
   const bodies = LINES.map(({ title, lines }) => {
     const heading = h("th", { scope: "rowgroup", class: "group" }, title);
@@ -106,11 +108,15 @@ export function open() {
     title: "Nodes",
     element: [
       h("h1", {}, "Nodes"),
+      missing,
       h("div", { class: "scroll", role: "region", "aria-label": "Nodes", tabindex: "0" }, h("table", { class: "compared" }, h("caption", { class: "unseen" }, "The nodes side by side"), h("thead", {}, head), bodies.map(({ element }) => element))),
     ],
     show({ cluster }) {
       const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
       const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null, recent: recently(node) }));
+      const gone = nodes.filter((node) => node.state === "unreachable").map(nodeName);
+      missing.hidden = gone.length === 0;
+      setText(missing, `Unreachable: ${gone.join(", ")}.`);
       const wanted = JSON.stringify(nodes.map(({ id, name, self, http }) => [id, name, self, http]));
       if (wanted !== shown) layOut(nodes);
       shown = wanted;
