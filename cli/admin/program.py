@@ -41,7 +41,7 @@ cli.add_section(
 cli.add_section(
     "Queues and messages",
     [
-        Deferred("queue", "admin.queues.queues", "List, show, change, bind, empty and delete queues."),
+        Deferred("queue", "admin.queues.queues", "Create, list, show, change, bind, empty and delete queues."),
         Deferred("message", "admin.messages.messages", "Push, pull, settle and peek at single messages."),
         Deferred("defaults", "admin.queues.defaults", "Show and change the default properties of queues."),
         Deferred(

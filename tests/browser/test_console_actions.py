@@ -368,8 +368,14 @@ def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_
     console.press("New queue")
     console.dialog.get_by_label("Kind").select_option("fair")
     console.fill("Name", f"{queue_name}-fair")
-    assert understood(console.confirm("Create")) == ["queue", "set"]
+    assert understood(console.confirm("Create")) == ["queue", "create"]
     expect(console.row("Properties", "group_mode")).to_contain_text("fair")
+    console.open("queues")
+    console.press("New queue")
+    console.fill("Name", f"{queue_name}-fair")
+    console.dialog.get_by_role("button", name="Create").click()
+    expect(console.dialog.get_by_role("alert")).to_contain_text("exists already")
+    console.page.keyboard.press("Escape")
     console.open("queues")
     console.press("New queue")
     console.dialog.get_by_label("Kind").select_option("fifo")
@@ -377,9 +383,11 @@ def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_
     expect(console.dialog.get_by_role("alert")).to_contain_text("ends with .fifo")
     console.fill("Name", f"{queue_name}.fifo")
     expect(console.dialog.get_by_role("alert")).to_have_count(0)
+    console.dialog.get_by_label("A deduplication id counts").select_option("group")
+    console.dialog.get_by_label("hash of a body").check()
     line = console.confirm("Create")
-    assert understood(line) == ["queue", "set"]
-    assert "--annotate sqs.kind=fifo" in line
+    assert understood(line) == ["queue", "create"]
+    assert "--fifo --content-deduplication --timeout 30 --key-scope group" in line
     expect(console.row("Properties", "key_window")).to_contain_text("300")
     # A client of SQS takes it for a FIFO queue: a repeated send is stored once.
     sqs = SqsHttp(str(cluster[1].sqs))
@@ -392,11 +400,13 @@ def test_queues_of_all_kinds(open_console: OpenConsole, cluster: Cluster, queue_
     (found,) = sqs("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
     assert found["Body"] == "x"
     sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
-    # Its properties are those of a queue that such a client creates, but for the defaults.
-    sqs("CreateQueue", QueueName=f"{queue_name}-sqs.fifo", Attributes={"FifoQueue": "true"})
-    ours, theirs = (cluster[1].get_json(f"/v1/queues/{queue_name}{end}.fifo")["properties"] for end in ("", "-sqs"))
-    assert {name for name in theirs if theirs[name] != ours.get(name)} <= {"delay", "max_item_size"}
-    assert set(ours) <= set(theirs)
+    # It is the queue that such a client creates.
+    wanted = {"FifoQueue": "true", "ContentBasedDeduplication": "true", "DeduplicationScope": "messageGroup"}
+    sqs("CreateQueue", QueueName=f"{queue_name}-sqs.fifo", Attributes=wanted)
+    ours, theirs = (cluster[1].get_json(f"/v1/queues/{queue_name}{end}.fifo") for end in ("", "-sqs"))
+    assert [ours[part] for part in ("own_properties", "annotations")] == [
+        theirs[part] for part in ("own_properties", "annotations")
+    ]
     assert console.errors == []
 
 

@@ -49,7 +49,7 @@ _PATHS = (
     "/v1/queues/{q}/pull", "/v1/queues/{q}/ack", "/v1/queues/{q}/nack",
     "/v1/queues/{q}/extend", "/v1/queues/{q}/purge", "/v1/queues/{q}/move",
     "/v1/queues/{q}/suspend", "/v1/cluster", "/v1/overview",
-    "/v1/queues/{q}/redrive", "/v1/queues/{q}/consumers", "/v1/queues?consumers",
+    "/v1/queues/{q}/redrive", "/v1/queues/{q}.fifo", "/v1/queues/{q}/consumers", "/v1/queues?consumers",
     "/v1/connections?all_nodes", "/v1/connections/close", "/v1/leases?all_nodes&queue=%ff",
     "/v1/access", "/v1/subscriptions", "/v1/nothing/at/all",
     "*", "http://127.0.0.1/livez", "//",

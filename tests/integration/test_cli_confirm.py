@@ -51,7 +51,8 @@ ELSEWHERE: Final = {
 }
 # These lose nothing that cannot be restored, or the command line itself names the loss.
 HARMLESS: Final = {
-    "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
+    "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue create",
+    "queue suspend",
     "queue resume", "message push", "message pull", "message ack", "message nack", "message extend", "message peek",
     "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
     "snapshot", "backup", "verify", "restore", "version", "lmq version",

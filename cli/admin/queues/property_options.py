@@ -1,8 +1,8 @@
-"""Options for the properties of a queue, one option for each property."""
+"""Options for the properties of a queue, one option for each property, and for its annotations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -11,7 +11,7 @@ from lmqcluster.wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS
 
 from ...shared.units import duration, size
 
-__all__ = ["given_properties", "property_options"]
+__all__ = ["annotations_option", "given_annotations", "given_properties", "property_options"]
 
 _Kind = Callable[[str], Any] | type | click.Choice[str]
 _LMQ: Final[Mapping[str, tuple[_Kind, str, str]]] = {
@@ -47,6 +47,27 @@ def given_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if value is not None and value != ()
     }
+
+
+def annotations_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--annotate``, which may be given several times; the function gets the texts as `annotate`."""
+    text = "Keep a text with the queue; NAME= removes it."
+    return click.option("--annotate", metavar="NAME=TEXT", multiple=True, help=text)(function)
+
+
+def given_annotations(texts: Sequence[str]) -> dict[str, str | None]:
+    """Return the annotations that were given, None for those to remove.
+
+    Raises:
+        click.UsageError: one is not ``NAME=TEXT``.
+    """
+    found: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"--annotate: {text!r} is not NAME=TEXT")
+        found[name] = value or None
+    return found
 
 
 def _option(name: str, option: QueueOption) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -17,8 +17,9 @@ from ...shared.confirm import confirm, destructive_options
 from ...shared.connection.reads import Report, reads
 from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
 from ...shared.output import Column, plural, time_text
+from .creation import queue_create
 from .many_queues import do_to_matching, pattern_option, require_name_or_pattern
-from .property_options import given_properties, property_options
+from .property_options import annotations_option, given_annotations, given_properties, property_options
 from .queue_links import BULK_TIMEOUT_S
 from .queue_links import COMMANDS as LINK_COMMANDS
 from .queue_list import all_queues, queue_exists, queue_path, require_queue, sequence_option
@@ -66,9 +67,9 @@ _QUEUE_OR_PATTERN = click.argument("name", metavar="[QUEUE]", required=False, sh
 
 @click.group(cls=AliasGroup)
 def queue() -> None:
-    """List, show, change, bind, empty and delete queues.
+    """Create, list, show, change, bind, empty and delete queues.
 
-    The first push or pull creates a queue; set --create creates an empty one.
+    The first push or pull also creates a queue, a plain one.
     """
 
 
@@ -167,7 +168,7 @@ def _value_text(value: object) -> str | None:
 @click.option(
     "--unset", metavar="PROPERTY", multiple=True, type=click.Choice(list(QUEUE_OPTIONS)), help="Remove a property."
 )
-@click.option("--annotate", metavar="NAME=TEXT", multiple=True, help="Keep a text with the queue; NAME= removes it.")
+@annotations_option
 @click.option("--create", is_flag=True, help="Create the queue if it does not exist.")
 @click.option("--dry-run", is_flag=True, help="Print what would change, without changing it.")
 @target_options
@@ -194,7 +195,7 @@ def queue_set(
     given: dict[str, Any] = {**given_properties(values), **dict.fromkeys(unset)}
     if hooks is not None:
         given["hooks"] = _json_option("--hooks", hooks)
-    annotations = dict(_annotation(one) for one in annotate)
+    annotations = given_annotations(annotate)
     if not given and not annotations:
         raise click.UsageError(
             "pass at least one property, such as --retry, --timeout or --max-items; --help lists them"
@@ -223,13 +224,6 @@ def _json_option(option: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as exc:
         raise click.UsageError(f"{option}: {text!r} is not JSON: {exc}") from exc
-
-
-def _annotation(text: str) -> tuple[str, str | None]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.UsageError(f"--annotate: {text!r} is not NAME=TEXT")
-    return name, value or None
 
 
 def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
@@ -426,5 +420,5 @@ def queue_resume(target: Target, name: str) -> None:
     target.print_result(answer, f"Queue {name} delivers messages.")
 
 
-for _command in LINK_COMMANDS:
+for _command in (queue_create, *LINK_COMMANDS):
     queue.add_command(_command)

@@ -36,10 +36,11 @@ class Tools:
         receipts: receipt handles and ids of messages.
         waits: requests that wait for a message.
         message_bytes_max: most bytes of a message on this node.
+        config: the options of the node.
     """
 
     def __init__(self, node: Node, waits: Waits) -> None:
-        config = node.config
+        self.config = config = node.config
         self.service = node.service
         self.polled = node.service.polled
         self.access = node.access

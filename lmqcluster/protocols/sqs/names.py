@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from aiohttp import hdrs
 
+from ...node.queues.kinds import FIFO_NAME
 from .errors import invalid_value, missing
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ __all__ = ["FIFO_SUFFIX", "Names", "arn_queue", "is_creatable", "url_queue"]
 
 FIFO_SUFFIX: Final = ".fifo"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_FIFO_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/[0-9]{8}/([A-Za-z0-9-]{1,64})/")
 _ARN_PARTS: Final = 6
@@ -91,4 +91,4 @@ def arn_queue(arn: str, parameter: str) -> bytes:
 def is_creatable(name: str, *, is_fifo: bool | None = None) -> bool:
     """Return whether ``CreateQueue`` takes a name, for a queue of this kind or, with None, of either kind."""
     takes_fifo, takes_standard = is_fifo is not False, is_fifo is not True
-    return bool((takes_fifo and _FIFO_NAME.fullmatch(name)) or (takes_standard and _NAME.fullmatch(name)))
+    return bool((takes_fifo and FIFO_NAME.fullmatch(name)) or (takes_standard and _NAME.fullmatch(name)))

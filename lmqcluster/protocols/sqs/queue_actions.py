@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ...core import Role
-from ...node.queues.polls import RETRY_WITHOUT_END
+from ...node.queues.kinds import sqs_defaults
 from ...node.queues.sending.naming import shown
 from ...node.queues.views.listing import each_queue
 from ...wire.limits import NAME_BYTES_MAX
 from .errors import QUEUE_EXISTS, SqsError, invalid_value, missing, queue_missing, value_error
-from .limits import BATCH_BYTES_MAX
 from .names import is_creatable
 from .queue_attributes import COUNTS, Changes, changes_of, effective, first_difference, requested
 from .queue_facts import ALLOW_POLICY, FIFO, KIND, STANDARD, TAG_PREFIX, QueueFacts
@@ -37,10 +36,6 @@ _TAG_VALUE_CHARACTERS_MAX: Final = 256
 _EXACT_LEASES_MAX: Final = 10_000
 _NAME_TEXT: Final = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 _LOGGED_MAX: Final = 1_000
-_DEFAULTS: Final = {"timeout": 30, "delay": 0, "max_age": 345_600}
-_FIFO_DEFAULTS: Final = {"group_mode": "ordered", "key_window": 300, "key_scope": "queue"}
-FIFO_GROUP_MESSAGES: Final = 10
-"""Messages of a group that one receive may take, unless the node takes more in a receive."""
 
 
 class QueueActions:
@@ -85,9 +80,7 @@ class QueueActions:
         changes = changes_of(given, is_fifo=is_fifo, limits=tools.limits, ignored=tools.ignored)
         await self._check_target(call, changes, is_fifo=is_fifo)
         _check_tags(call.queue, tags, {})
-        properties = {"retry": RETRY_WITHOUT_END, **_DEFAULTS, **self._group_properties(is_fifo=is_fifo)}
-        properties["max_item_size"] = min(tools.message_bytes_max, BATCH_BYTES_MAX)
-        properties |= changes.properties
+        properties = {**sqs_defaults(tools.config, is_fifo=is_fifo), **changes.properties}
         annotations = {KIND: FIFO if is_fifo else STANDARD, **changes.annotations}
         annotations |= {TAG_PREFIX + key: value for key, value in tags.items()}
         pairs = [(key, value) for key, value in properties.items() if value is not None]
@@ -99,11 +92,6 @@ class QueueActions:
         elif given:
             self._check_same(call, given, changes)
         return answer
-
-    def _group_properties(self, *, is_fifo: bool) -> dict[str, object]:
-        if not is_fifo:
-            return {"group_mode": "fair"}
-        return {**_FIFO_DEFAULTS, "group_max_in_flight": max(FIFO_GROUP_MESSAGES, self._tools.limits.messages)}
 
     def _check_same(self, call: Call, given: Mapping[str, str], changes: Changes) -> None:
         """Refuse attributes that differ from those of the queue that exists."""

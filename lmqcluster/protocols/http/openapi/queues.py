@@ -52,6 +52,7 @@ def queue_paths() -> Json:
     """Return the paths of queues and their messages."""
     queue = "/v1/queues/{name}"
     push_text = f"Push up to {PUSH_COUNT_MAX} messages: all are stored, or none"
+    create_text = "Create a queue of a kind; a queue that exists stays as it is"
     peek_text = "Look at messages in order of their sequence, leased ones among them, without taking any"
     pull_text = f"Pull up to {PULL_COUNT_MAX} messages as soon as there is one, waiting up to `timeout` seconds for it"
     return {
@@ -61,6 +62,7 @@ def queue_paths() -> Json:
         queue: {
             "parameters": [NAME],
             "get": operation("getQueue", "Counts and properties of a queue", "QueueDetail", not_found=True),
+            "put": operation("createQueue", create_text, "Created", body="Creation", body_required=False),
             "delete": operation("deleteQueue", "Delete a queue and its messages", None, not_found=True),
         },
         f"{queue}/properties": {

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ....core.queue.counters import COUNTERS
 from ....node.config.config import LOG_LEVELS
+from ....node.queues.kinds import KINDS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ....wire.properties import ANNOTATIONS_MAX
 from .options import ATTRIBUTES, DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, SEQUENCES, TRAITS
@@ -229,6 +230,23 @@ SCHEMAS: Final[dict[str, Json]] = {
         *_PROPERTIES,
         "annotations",
     ),
+    "Creation": _object(
+        {
+            "kind": {"type": "string", "enum": list(KINDS), "default": "plain"},
+            "content_deduplication": {
+                **_BOOLEAN,
+                "description": "For a FIFO queue: whether the hash of a body is the deduplication id of a message of SQS "
+                "without one.",
+            },
+            "properties": {**_ref("Properties"), "description": "Those that replace properties of the kind."},
+            "annotations": {"type": "object", "maxProperties": ANNOTATIONS_MAX, "additionalProperties": _STRING},
+        },
+        "kind",
+        "content_deduplication",
+        "properties",
+        "annotations",
+    ),
+    "Created": _object({"new": {**_BOOLEAN, "description": "False if the queue existed. It was not changed."}}),
     "Queue": _object(_QUEUE),
     "QueueDetail": _object(
         {

@@ -42,7 +42,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/stats": {"GET": LOOK},
     # queues
     "/v1/queues": {"GET": LOOK},
-    _QUEUE: {"GET": LOOK_AT_QUEUE, "DELETE": MANAGE_QUEUE},
+    _QUEUE: {"GET": LOOK_AT_QUEUE, "PUT": USE, "DELETE": MANAGE_QUEUE},
     f"{_QUEUE}/properties": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
     f"{_QUEUE}/stats": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/history": {"GET": LOOK_AT_QUEUE},

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ....node.access.named_queues import check_named_queues
+from ....node.queues.kinds import KINDS, new_queue
 from ....node.queues.sending.naming import no_queue
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
@@ -54,6 +55,8 @@ RENDERED_FACTOR = 4
 """Memory for contents, values made of them and the answer, as a multiple of the contents' bytes."""
 _ID_BYTES_MAX = 64
 _ITEMS_PER_TURN = 500
+_BY_CONTENT = "content_deduplication"
+_CREATE_MEMBERS = {"kind", _BY_CONTENT, "properties", "annotations"}
 _PULL_MEMBERS = {"max", "timeout", "lease", "auto_ack", "session", "after"}
 
 
@@ -64,6 +67,7 @@ class QueueRoutes:
         self._service = node.service
         self._access = node.access
         self._views = QueueViews(node)
+        self._config = node.config
         self._message_bytes_max = node.config.message_bytes_max
         self._attribute_bytes_max = node.config.attribute_bytes_max
         self._waits = waits
@@ -77,7 +81,7 @@ class QueueRoutes:
         queue = "/v1/queues/{name}"
         return {
             "/v1/queues": {"GET": self._views.list_queues},
-            queue: {"GET": self._views.show, "DELETE": self.delete},
+            queue: {"GET": self._views.show, "PUT": self.create, "DELETE": self.delete},
             f"{queue}/properties": {"GET": self.properties, "PATCH": self.patch, "DELETE": self.clear},
             f"{queue}/messages": {"GET": self._views.peek, "POST": self.push},
             f"{queue}/pull": {"POST": self.pull},
@@ -85,6 +89,23 @@ class QueueRoutes:
             f"{queue}/nack": {"POST": self.nack},
             f"{queue}/extend": {"POST": self.extend},
         }
+
+    async def create(self, request: Request, name: bytes) -> Reply:
+        """Create a queue of a kind, unless it exists."""
+        check_name(name)
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), _CREATE_MEMBERS)
+        kind = body.get("kind", "plain")
+        if kind not in KINDS:
+            raise LmqError("bad_request", f"kind must be one of {', '.join(KINDS)}")
+        by_content = flag_of(body[_BY_CONTENT], _BY_CONTENT) if _BY_CONTENT in body else None
+        made = new_queue(self._config, name, kind, by_content=by_content)
+        given = dict(parse_properties(body.get("properties", {})))
+        check_named_queues(request.principal, list(given.items()))
+        properties = [pair for pair in {**made.properties, **given}.items() if pair[1] is not None]
+        annotations = {**made.annotations, **parse_annotations(body.get("annotations", {}))}
+        texts = {name: text for name, text in annotations.items() if text is not None}
+        is_new = await self._service.create(name, properties, texts, request.principal.owner, indexed=kind == "fifo")
+        return reply_media(request).reply({"new": is_new})
 
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Delete a queue with its messages and its own properties."""
