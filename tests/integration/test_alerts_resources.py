@@ -30,6 +30,7 @@ BODIES: Final = 6
 """In each of two queues: about 0.9 of the limit of memory and of the limit of disk."""
 PULLED: Final = 10_000
 CERTIFICATE: Final = "LmqCertificateExpires"
+UNLOADED: Final = "LmqCredentialsNotLoaded"
 FAULTS: Final = "LmqApplyFaults"
 PLANT: Final = """
 from lmqcluster.core.handlers.push import PushCommands
@@ -151,6 +152,35 @@ def test_a_certificate_that_expires_is_replaced(tmp_path: Path) -> None:
         operator.confirm(CERTIFICATE)
         timeline.scrape()
         assert CERTIFICATE not in timeline.firing()
+
+
+def test_a_certificate_that_cannot_be_loaded_is_installed_again(tmp_path: Path) -> None:
+    operator = Operator([], tmp_path, {"LMQ_TOKEN": SECRET})
+    certificates, used = operator.folder / "tls", operator.folder / "etc" / "tls"
+    used.mkdir(parents=True)
+    init("n3=10.0.0.3", "--dir", str(certificates))
+    shutil.copy(certificates / "n3.crt", used / "node.crt")
+    shutil.copy(certificates / "n3.key", used / "node.key")
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    flags = {"tls-cert": used / "node.crt", "tls-key": used / "node.key", "admin-token-file": token}
+    node = NodeProcess(tmp_path, arguments=[f"--{name}={path}" for name, path in flags.items()]).start(wait=False)
+    operator.take(node)
+    context = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+    timeline = Timeline([node], tmp_path, context=context, headers={"Authorization": f"Bearer {SECRET}"})
+    with node:
+        wait_for(lambda: '"ready"' in node.log(), "the node")
+        timeline.scrape()
+        assert UNLOADED not in timeline.firing()
+        # An interrupted copy. The node notices it without a signal.
+        (used / "node.crt").write_text((certificates / "n3.crt").read_text()[:100])
+        wait_for(lambda: "cannot reload" in node.log(), "the failed reload")
+        timeline.scrape(10)
+        assert UNLOADED in timeline.firing()
+        operator.act(UNLOADED)
+        operator.confirm(UNLOADED)
+        timeline.scrape()
+        assert UNLOADED not in timeline.firing()
 
 
 def test_a_bug_of_the_state_machine_is_reported(tmp_path: Path) -> None:
