@@ -345,6 +345,32 @@ def test_single_messages(open_console: OpenConsole, client: Client, queue_name: 
     assert console.errors == []
 
 
+def test_dead_letters_are_moved_in_the_background(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    dead = f"{queue_name}.dead"
+    client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})
+    client.push_many(queue_name, [b"x"] * 100)
+    for message in client.pull_many(queue_name, 100):
+        message.nack()
+    console = open_console("dead_letters")
+    console.row("Queues with dead letters", dead).get_by_role("button", name="Background:").click()
+    console.fill("Messages per second, at most", "1")
+    assert understood(console.confirm("Start")) == ["queue", "redrive"]
+    task = console.row("Background tasks", dead)
+    expect(task).to_contain_text("running")
+    expect(task).to_contain_text("100")
+    task.get_by_role("button", name="Cancel task").click()
+    assert understood(console.confirm("Cancel task")) == ["queue", "redrive"]
+    expect(task).to_contain_text("cancelled")
+    expect(task.get_by_role("button")).to_have_count(0)
+    left = client.backlog(queue=dead).messages
+    console.row("Queues with dead letters", dead).get_by_role("button", name="Background:").click()
+    assert understood(console.confirm("Start")) == ["queue", "redrive"]
+    expect(task).to_contain_text("completed")
+    expect(task.locator("td").nth(2)).to_have_text(str(left))
+    assert client.backlog(queue=queue_name).messages == 100
+    assert console.errors == []
+
+
 def test_reasons_of_dead_letters(open_console: OpenConsole, client: Client, queue_name: str) -> None:
     dead = f"{queue_name}.dead"
     client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})

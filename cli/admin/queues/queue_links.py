@@ -8,9 +8,10 @@ from typing import Any, Final
 import click
 
 from ...shared.confirm import confirm, destructive_options
-from ...shared.connection.reads import Report, reads
+from ...shared.connection.reads import Report, print_report, reads
 from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
-from ...shared.output import Column, plural
+from ...shared.output import Column, View, plural
+from .move_tasks import cancel_move_task, move_task_report, start_move_task
 from .queue_list import queue_path, require_queue, sequence_option
 
 __all__ = ["COMMANDS"]
@@ -81,6 +82,9 @@ def bindings(target: Target, name: str) -> Report:
     "--max", "count", type=click.IntRange(1), help="Maximum number of messages, the oldest first. [default: all]"
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of messages a second.")
+@click.option("--background", is_flag=True, help="Start a task of the cluster and return at once.")
+@click.option("--tasks", is_flag=True, help="Show the latest tasks of QUEUE and their progress instead.")
+@click.option("--cancel", type=click.IntRange(0), metavar="NUMBER", help="Cancel this running task of QUEUE instead.")
 @sequence_option
 @destructive_options
 @target_options
@@ -91,6 +95,9 @@ def redrive(
     label: str | None,
     count: int | None,
     rate: float | None,
+    background: bool,
+    tasks: bool,
+    cancel: int | None,
     sequences: tuple[int, ...],
     yes: bool,
     dry_run: bool,
@@ -99,13 +106,29 @@ def redrive(
 
     Messages that clients pushed to QUEUE are kept. An interrupted command has moved a part of them; it may be repeated.
 
+    With --background the cluster does the work, also if this program ends, in one task of QUEUE at a time. If --to is
+    given, the task moves all waiting messages of QUEUE, and the destination must exist.
+
     \b
     Examples:
       lmq-admin queue redrive orders.failed --dry-run
       lmq-admin queue redrive orders.failed --label 'order 7' --yes
       lmq-admin queue redrive orders.failed --rate 100 --yes
       lmq-admin queue redrive orders.failed --sequence 4711 --yes
+      lmq-admin queue redrive orders.failed --background --rate 100 --yes
+      lmq-admin queue redrive orders.failed --tasks
     """
+    if tasks:
+        print_report(move_task_report(target, name), View(target.form))
+        return
+    if cancel is not None:
+        cancel_move_task(target, name, cancel, yes=yes, dry_run=dry_run)
+        return
+    if background:
+        if label is not None or count is not None or sequences:
+            raise click.UsageError("--background moves all messages: leave out --label, --max and --sequence")
+        start_move_task(target, name, to, rate, yes=yes, dry_run=dry_run)
+        return
     if sequences and (count is not None or rate is not None):
         raise click.UsageError("--sequence names single messages, so it excludes --max and --rate")
     found = target.api.get(queue_path(name))

@@ -7,7 +7,7 @@ import { count, duration } from "./format.js";
 import { list } from "./list.js";
 import { REASON, reasonText } from "./messages.js";
 import { segmentOf, textOf } from "./names.js";
-import { redriveMessages } from "./queue_actions.js";
+import { cancelMoveTask, redriveMessages, startMoveTask } from "./queue_actions.js";
 
 export const label = "Dead letters";
 
@@ -26,6 +26,15 @@ const HERE = [
   { label: "Oldest", numeric: true, title: "Time for which the first message has been ready" },
   { label: "Change" },
 ];
+const TASKS = [
+  { label: "Queue" },
+  { label: "Task", numeric: true },
+  { label: "State" },
+  { label: "Moved", numeric: true, title: "Messages that the task has moved" },
+  { label: "To move", numeric: true, title: "Messages that the queue had for the task at its start" },
+  { label: "To" },
+  { label: "Change" },
+];
 const FROM = [
   { label: "Queue" },
   { label: "Dead-lettered", numeric: true, title: "Messages moved to the dead-letter queue after their last delivery" },
@@ -35,9 +44,12 @@ const FROM = [
 
 export function open() {
   const here = list("Queues with dead letters", HERE, "There are no dead letters.");
+  const tasks = list("Background tasks", TASKS, "No task moves dead letters.");
   const from = list("Sources of failed messages", FROM, "No queue has failed messages.");
   const complaint = h("p", { class: "complaint", role: "alert" });
   const reasons = new Map();
+  // Queues whose tasks are shown, and the latest task of each. A queue without dead letters stays while its task is known.
+  const latest = new Map();
   let turn = 0;
 
   /** Look up the main reason of a queue, which may have been deleted. */
@@ -51,11 +63,30 @@ export function open() {
     }
   }
 
+  /** Look up the latest task of a queue, which may have been deleted. */
+  async function lookUpTask(segment) {
+    try {
+      const { tasks: [task] } = await get(`/v1/queues/${segment}/move-tasks`);
+      if (task) latest.set(segment, { segment, task });
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      latest.delete(segment);
+    }
+  }
+
+  async function changed(segment) {
+    await lookUpTask(segment);
+    await refresh();
+  }
+
   async function refresh() {
     const found = await get(`/v1/queues?state=dead_letters&sort=dead_letters&limit=${ROWS}`);
     if (turn % EXPLAINED_EVERY === 0) await Promise.all(found.queues.slice(0, EXPLAINED).map(explain));
     turn += 1;
-    here.show(found.queues, found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, reasons, refresh));
+    here.show(found.queues, found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, reasons, changed));
+    const running = [...latest.values()].filter(({ task }) => task.status === "running").map(({ segment }) => segment);
+    await Promise.all([...new Set([...found.queues.slice(0, EXPLAINED).map(({ name }) => segmentOf(name)), ...running])].map(lookUpTask));
+    tasks.show([...latest.values()], latest.size, ({ segment, task }) => `${segment} ${task.number}`, (one) => taskRow(one, changed));
     const sources = new Map();
     // The top queues of each kind; a queue can be in both.
     for (const sort of ["dead_lettered", "dropped"]) {
@@ -76,6 +107,7 @@ export function open() {
       complaint,
       h("p", { class: "muted" }, "A queue with the property dead_letter_queue moves a message there after its last delivery. A queue with expire_to_queue moves expired messages there. Redrive sends them back."),
       here.element,
+      tasks.element,
       from.element,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("queue ls", [], ["--state", "dead_letters"]))),
     ].filter(Boolean),
@@ -96,15 +128,35 @@ function mainReason(messages) {
   return counts.size > 1 ? `${reason} (${count(most)} of the first ${count(messages.length)})` : reason;
 }
 
-function hereRow({ name: given }, reasons, refresh) {
+function hereRow({ name: given }, reasons, changed) {
   const segment = segmentOf(given);
   const name = textOf(segment);
   // The fields that the dialogs of a queue's page use.
-  const page = { segment, name, api: `/v1/queues/${segment}`, queue: null, refresh };
-  const button = actionButton("Redrive", "admin", () => redriveMessages(page, refresh), { kind: "small" });
-  button.setAttribute("aria-label", `Redrive: ${name}`);
+  const page = { segment, name, api: `/v1/queues/${segment}`, queue: null };
+  const buttons = [["Redrive", redriveMessages], ["Background", startMoveTask]].map(([verb, action]) => {
+    const button = actionButton(verb, "admin", () => action(page, () => changed(segment)), { kind: "small" });
+    button.setAttribute("aria-label", `${verb}: ${name}`);
+    return button;
+  });
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
   const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), reasons.get(segment) ?? "–", count(queue.leased), count(queue.size), duration(queue.oldest_age_s)], link);
+  row.element.append(h("td", {}, buttons));
+  return row;
+}
+
+function taskRow({ segment, task: { number } }, changed) {
+  const name = textOf(segment);
+  const page = { segment, name, api: `/v1/queues/${segment}`, queue: null };
+  const button = actionButton("Cancel", "admin", () => cancelMoveTask(page, number, () => changed(segment)), { kind: "small" });
+  button.setAttribute("aria-label", `Cancel task ${number}: ${name}`);
+  const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
+  const texts = ({ task }) => ["", String(number), task.failure === null ? task.status : `${task.status}: ${task.failure}`, count(task.moved), count(task.to_move), task.to === null ? "where they came from" : textOf(segmentOf(task.to))];
+  const row = textRow(TASKS.slice(0, -1), texts, link);
   row.element.append(h("td", {}, button));
+  const { update } = row;
+  row.update = (one) => {
+    button.hidden = one.task.status !== "running";
+    update(one);
+  };
   return row;
 }

@@ -105,6 +105,39 @@ function given({ to, label, max }) {
   return { ...(to ? { to } : {}), ...(label ? { label } : {}), ...(max ? { max: Number(max) } : {}) };
 }
 
+export async function startMoveTask(page, reload) {
+  const queue = await fresh(page);
+  const to = field("to", "To queue", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: each message returns to the queue that it came from.");
+  const most = field("rate", "Messages per second, at most", h("input", { type: "number", min: "1", max: "10000", step: "1" }), "Empty: no limit.");
+  const given = ({ to, rate }) => ({ ...(to ? { to } : {}), ...(rate ? { rate: Number(rate) } : {}) });
+  const done = await ask({
+    title: `Redrive ${page.name} in the background`,
+    text: [`The cluster sends messages back without further requests: ${plural(queue.ready + queue.delayed, "waiting message")} in this queue. Messages that clients pushed stay, unless a queue is named, which must exist.`],
+    fields: [to, most],
+    verb: "Start",
+    command: (values) => commandLine("queue redrive", [queueWord(page.segment)], ["--background", ...Object.entries(given(values)).flatMap(([name, value]) => [`--${name}`, quoted(String(value))])]),
+    run: async (values) => {
+      const { number } = await change("POST", `${page.api}/move-tasks`, given(values));
+      return `Task ${number} is started.`;
+    },
+  });
+  if (done) await reload();
+}
+
+export async function cancelMoveTask(page, number, reload) {
+  const done = await ask({
+    title: `Cancel task ${number} of ${page.name}`,
+    text: ["Messages that it has moved stay where they are."],
+    verb: "Cancel task",
+    command: () => commandLine("queue redrive", [queueWord(page.segment)], ["--cancel", String(number)]),
+    run: async () => {
+      const { moved } = await change("DELETE", `${page.api}/move-tasks/${number}`);
+      return `${plural(moved, "message")} moved.`;
+    },
+  });
+  if (done) await reload();
+}
+
 export async function purgeQueue(page, reload) {
   const queue = await fresh(page);
   const done = await ask({

@@ -37,7 +37,7 @@ class Limits(Protocol):
 
 
 class NewQueue(NamedTuple):
-    """What a new queue has.
+    """Properties and annotations of a new queue.
 
     Attributes:
         properties: by name.

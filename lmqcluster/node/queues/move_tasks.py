@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core import Role
 from ...core.handlers.move_tasks import ORIGINS_MAX
@@ -48,6 +48,19 @@ class MoveTaskInfo:
     to_move: int
     started_us: int
     failure: str | None
+
+    def row(self) -> dict[str, Any]:
+        """Return it as the node's own protocols show it."""
+        return {
+            "number": self.number,
+            "status": self.status.lower(),
+            "to": self.destination,
+            "rate": self.rate,
+            "moved": self.moved,
+            "to_move": self.to_move,
+            "started_at": self.started_us / 1e6,
+            "failure": self.failure,
+        }
 
 
 class MoveTasks:

@@ -20,6 +20,7 @@ from .v1.clients import ClientRoutes
 from .v1.cluster import ClusterRoutes
 from .v1.jobs import JobRoutes
 from .v1.log_level import LogLevelRoute
+from .v1.move_tasks import MoveTaskRoutes
 from .v1.operations import QueueOperationRoutes
 from .v1.overview import OverviewRoutes
 from .v1.queues import QueueRoutes
@@ -51,6 +52,7 @@ class LmqHttpPort(HttpPort):
         StatsRoute(node).add_to(self.router)
         QueueRoutes(node, self._waits).add_to(self.router)
         QueueOperationRoutes(node).add_to(self.router)
+        MoveTaskRoutes(node).add_to(self.router)
         TransactionRoutes(node).add_to(self.router)
         SessionRoutes(node, self._waits).add_to(self.router)
         ScheduleRoutes(node).add_to(self.router)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.handlers.transactions import OPERATIONS_MAX
+from ....core.routing.move_tasks import RATE_MAX as MOVE_RATE_MAX
+from ....core.routing.move_tasks import TaskStatus
 from ....wire.attributes import ATTRIBUTES_MAX, NAME_BYTES_MAX
 from ....wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
 from ....wire.reasons import REASON_ATTRIBUTE, REASON_BYTES_MAX
@@ -112,6 +114,18 @@ _ID: Final[Json] = {"type": "string", "minLength": 1, "description": "Id of a de
 _LEASE: Final[Json] = {"lease": {**_SECONDS, "description": "Seconds; without it the queue's timeout."}}
 _MAX: Final[Json] = {"max": {"type": "integer", "minimum": 1, "description": "Most messages; without it all."}}
 
+_MOVE_RATE: Final[Json] = {"type": ["integer", "null"], "minimum": 1, "maximum": MOVE_RATE_MAX}
+_MOVE_TASK: Final[dict[str, Json]] = {
+    "number": _COUNT,
+    "status": {"type": "string", "enum": [status.name.lower() for status in TaskStatus]},
+    "to": {"anyOf": [_NAME, {"type": "null"}], "description": "Destination; null for the queues of origin."},
+    "rate": {**_MOVE_RATE, "description": "Maximum number of messages a second; null for no limit."},
+    "moved": {**_COUNT, "description": "Messages moved so far."},
+    "to_move": {**_COUNT, "description": "Messages that the queue had for the task at the start."},
+    "started_at": {"type": "number", "description": "When it was started, in seconds since 1970."},
+    "failure": {"type": ["string", "null"], "description": "Error code of a failed task."},
+}
+
 ATTRIBUTE_FILTER: Final[Json] = {
     "type": "string",
     "pattern": "^[^=]+=",
@@ -186,6 +200,24 @@ OPTION_SCHEMAS: Final[Json] = {
         }
     ),
     "Redriven": _object({"redriven": {**_COUNT, "description": "How many messages were sent back."}}, "redriven"),
+    "MoveTaskStart": _object(
+        {
+            "to": {**_NAME, "description": "Where to move them; without it each message goes back where it came from."},
+            "rate": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOVE_RATE_MAX,
+                "description": "Most messages a second.",
+            },
+        }
+    ),
+    "MoveTaskStarted": _object({"number": {**_COUNT, "description": "The number of the task."}}, "number"),
+    "MoveTaskCancelled": _object({"moved": {**_COUNT, "description": "How many messages it has moved."}}, "moved"),
+    "MoveTask": _object(_MOVE_TASK, *_MOVE_TASK),
+    "MoveTasks": _object(
+        {"tasks": {"type": "array", "items": {"$ref": "#/components/schemas/MoveTask"}}},
+        "tasks",
+    ),
     "Binding": _object({"target": {**_NAME, "description": "The queue that gets copies."}}, "target"),
     "Bound": _object({"new": {"type": "boolean", "description": "False if it was so before."}}, "new"),
     "Unbound": _object({"ended": {"type": "boolean", "description": "False if there was no such binding."}}, "ended"),

@@ -92,7 +92,28 @@ def queue_paths() -> Json:
             )
         },
         **_operation_paths(queue),
+        **_move_task_paths(queue),
         **_read_paths(queue),
+    }
+
+
+def _move_task_paths(queue: str) -> Json:
+    start = (
+        "Start to move the messages of the queue, such as dead letters, without further requests; one task at a time"
+    )
+    number = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0}}
+    return {
+        f"{queue}/move-tasks": {
+            "parameters": [NAME],
+            "get": operation("listMoveTasks", "The latest tasks, the newest first", "MoveTasks", not_found=True),
+            "post": operation(
+                "startMoveTask", start, "MoveTaskStarted", body="MoveTaskStart", not_found=True, body_required=False
+            ),
+        },
+        f"{queue}/move-tasks/{{number}}": {
+            "parameters": [NAME, {**number, "description": "Number of the task."}],
+            "delete": operation("cancelMoveTask", "Cancel a running task", "MoveTaskCancelled", not_found=True),
+        },
     }
 
 

@@ -56,6 +56,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
         f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE}
         for verb in ("purge", "move", "redrive", "bind", "unbind", "suspend", "resume")
     },
+    f"{_QUEUE}/move-tasks": {"GET": LOOK_AT_QUEUE, "POST": MANAGE_QUEUE},
+    f"{_QUEUE}/move-tasks/{{number}}": {"DELETE": MANAGE_QUEUE},
     f"{_QUEUE}/withdraw": {"POST": USE},
     f"{_QUEUE}/bindings": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/labels": {"GET": LOOK_AT_QUEUE},

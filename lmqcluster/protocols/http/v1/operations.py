@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....core import Role
 from ....node.queues.sending.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
@@ -12,8 +11,8 @@ from ..server.barrier_read import marked, refresh
 from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from .bodies.media import content_of, read_value, reply_media
-from .bodies.members import attribute_filter, list_of, object_of, text_of, whole_member
+from .bodies.media import read_value, reply_media
+from .bodies.members import attribute_filter, list_of, object_of, other_queue, text_of, whole_member
 
 if TYPE_CHECKING:
     from ....node.node import Node
@@ -65,7 +64,7 @@ class QueueOperationRoutes:
         """Move messages that can be pulled now to the end of another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "max"})
-        destination = _other_queue(request, body, "to")
+        destination = other_queue(request, body, "to")
         count = _count(body)
         return reply_media(request).reply(
             {"moved": await self._operations.move(name, destination, count, request.principal.owner)}
@@ -87,7 +86,7 @@ class QueueOperationRoutes:
         """Move messages that the cluster has put here back to their original queues, or to another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max", "sequences"})
-        destination = _other_queue(request, body, "to") if "to" in body else None
+        destination = other_queue(request, body, "to") if "to" in body else None
         label = text_of(body.get("label"), "label", TEXT_BYTES_MAX) or b""
         who = request.principal
         sent = await self._operations.redrive(
@@ -99,14 +98,14 @@ class QueueOperationRoutes:
         """Bind another queue, so that copies of pushes are stored there in the same step."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
-        target = _other_queue(request, body, "target")
+        target = other_queue(request, body, "target")
         return reply_media(request).reply({"new": await self._operations.bind(name, target, request.principal.owner)})
 
     async def unbind(self, request: Request, name: bytes) -> Reply:
         """Remove a binding."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
-        target = _other_queue(request, body, "target")
+        target = other_queue(request, body, "target")
         return reply_media(request).reply({"ended": await self._operations.unbind(name, target)})
 
     async def bindings(self, request: Request, name: bytes) -> Reply:
@@ -141,15 +140,6 @@ class QueueOperationRoutes:
         object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), set())
         await self._operations.resume(name)
         return reply_media(request).reply({"suspended": False})
-
-
-def _other_queue(request: Request, body: dict[str, Any], member: str) -> bytes:
-    """Return another queue that a request names, if the client may write to it."""
-    if member not in body:
-        raise LmqError("bad_request", f"{member} must hold the name of a queue")
-    name = check_name(content_of(body[member], member))
-    request.principal.require(Role.WRITE, name)
-    return name
 
 
 def _count(body: dict[str, Any]) -> int | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core import Role
 from ....wire.errors import LmqError
 from ..connection.connection import Connection, Handler
 from ..values.arguments import arity, text
 from ..values.options import given, integer_of
-
-if TYPE_CHECKING:
-    from ....node.queues.move_tasks import MoveTaskInfo
 
 __all__ = ["MOVE_TASK_METHODS"]
 
@@ -53,20 +50,7 @@ async def _cancel(connection: Connection, arguments: Arguments) -> int:
 async def _list(connection: Connection, arguments: Arguments) -> list[dict[str, Any]]:
     """``move_tasks(queue) -> [{number, status, moved, ...}]``: the newest first."""
     arity(arguments, 1, 1)
-    return [_row(task) for task in await connection.service.move_tasks.list(text(arguments[0]))]
-
-
-def _row(task: MoveTaskInfo) -> dict[str, Any]:
-    return {
-        "number": task.number,
-        "status": task.status.lower(),
-        "to": task.destination,
-        "rate": task.rate,
-        "moved": task.moved,
-        "to_move": task.to_move,
-        "started_at": task.started_us / 1e6,
-        "failure": task.failure,
-    }
+    return [task.row() for task in await connection.service.move_tasks.list(text(arguments[0]))]
 
 
 MOVE_TASK_METHODS: dict[bytes, Handler] = {

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .....core import Role
 from .....core.log.commands import Place
 from .....wire.errors import LmqError
 from .....wire.reasons import cut_reason
-from ...server.requests.target import Query
+from ...server.requests.target import Query, check_name
 from .media import content_of
 
+if TYPE_CHECKING:
+    from ...server.requests.request import Request
+
 __all__ = [
-    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "page_of", "place_of", "reason_of", "seconds",
-    "session_of", "text_of", "whole", "whole_member",
+    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "other_queue", "page_of", "place_of", "reason_of",
+    "seconds", "session_of", "text_of", "whole", "whole_member",
 ]  # fmt: skip
 
 _SESSION_BYTES_MAX = 64
@@ -104,6 +108,15 @@ def reason_of(body: dict[str, Any], where: str = "the body") -> bytes:
     if not isinstance(value, (str, bytes)):
         raise LmqError("bad_request", f"reason of {where} must be a string, not {type(value).__name__}")
     return cut_reason(value)
+
+
+def other_queue(request: Request, body: dict[str, Any], member: str) -> bytes:
+    """Return another queue that a request names. Raise ``forbidden`` if the client may not write to it."""
+    if member not in body:
+        raise LmqError("bad_request", f"{member} must hold the name of a queue")
+    name = check_name(content_of(body[member], member))
+    request.principal.require(Role.WRITE, name)
+    return name
 
 
 def after_of(body: dict[str, Any]) -> bytes | None:
