@@ -7,14 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-__all__ = ["MissingProgramError", "debian_program", "needed_program", "one_at_a_time"]
+__all__ = ["MissingProgramError", "debian_file", "debian_program", "needed_program", "one_at_a_time"]
 
 _INSTALL_TIMEOUT_S = 600.0
 
@@ -49,13 +49,33 @@ def needed_program(name: str, *packages: str) -> str:
     """
     with one_at_a_time():
         found = _found(name)
-        if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
-            _apt("update")
-            _apt("install", "--yes", "--no-install-recommends", *packages)
+        if found is None:
+            _install(packages)
             found = _found(name)
     if found is None:
         raise MissingProgramError(f"{name} is missing: install the Debian packages {', '.join(packages)}")
     return found
+
+
+@cache
+def debian_file(path: Path, *packages: str) -> Path:
+    """Return a file of Debian's packages, installed if it is missing; skip the test if they cannot be installed."""
+    try:
+        with one_at_a_time():
+            if not path.exists():
+                _install(packages)
+    except MissingProgramError as exc:
+        pytest.skip(str(exc))
+    if not path.exists():
+        pytest.skip(f"{path} is missing: install the Debian packages {', '.join(packages)}")
+    return path
+
+
+def _install(packages: Sequence[str]) -> None:
+    """Install Debian's packages if the tests run as root."""
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        _apt("update")
+        _apt("install", "--yes", "--no-install-recommends", *packages)
 
 
 def _found(name: str) -> str | None:

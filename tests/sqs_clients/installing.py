@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ..installing import one_at_a_time
+from ..installing import debian_file, debian_program, one_at_a_time
 
-__all__ = ["go_program", "java_libraries", "npm_packages", "python_packages"]
+__all__ = ["go_program", "java_libraries", "npm_packages", "php_with_asyncaws", "python_packages"]
 
 BUILD = Path(__file__).parents[2] / "build" / "sqs-clients"
 NPM_PACKAGES = ("@aws-sdk/client-sqs@3.1175.0", "sqs-consumer@15.0.3")
@@ -92,6 +92,12 @@ def go_program(sources: Path) -> Path:
         pytest.skip(f"Go cannot download modules: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     return program
+
+
+def php_with_asyncaws() -> str:
+    """Return PHP, with AsyncAws on its path, from Debian's packages."""
+    debian_file(Path("/usr/share/php/AsyncAws/Sqs/autoload.php"), "php-cli", "php-async-aws-sqs")
+    return debian_program("php", "php-cli")
 
 
 def java_libraries(sources: Path) -> Path:

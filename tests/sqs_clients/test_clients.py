@@ -20,7 +20,7 @@ import pytest
 from ..integration.cluster import wait_for
 from ..other_language.nodejs import nodejs
 from .conftest import Keyed
-from .installing import go_program, java_libraries, npm_packages, python_packages
+from .installing import go_program, java_libraries, npm_packages, php_with_asyncaws, python_packages
 
 FOLDER = Path(__file__).parent
 DEADLINE_S = 200.0
@@ -58,6 +58,11 @@ def test_javascript_and_sqs_consumer(keyed: Keyed, queue_name: str) -> None:
 
 def test_go(keyed: Keyed, queue_name: str) -> None:
     run(keyed, [go_program(FOLDER / "golang"), keyed.url(0), queue_name[-40:]])
+
+
+def test_php_with_asyncaws(keyed: Keyed, queue_name: str) -> None:
+    command: list[str | Path] = [php_with_asyncaws(), FOLDER / "scenario.php", keyed.url(2), queue_name[-40:]]
+    assert run(keyed, command) == "done\n"
 
 
 def test_java(keyed: Keyed, queue_name: str) -> None:
