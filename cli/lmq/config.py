@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.node.config.config import OPTIONS, NodeConfig
+from lmqcluster.node.config.config import OPTIONS, NodeConfig, Option
 from lmqcluster.node.config.kestrel import KESTREL_PORTS
 from lmqcluster.node.config.load import load_config
 
@@ -22,6 +23,7 @@ from .ports import check_free
 
 __all__ = ["check_ports", "config", "config_options"]
 
+_LINE_CHARACTERS_MAX: Final = 100
 _RUNNING: Final = "pass --while-running"
 _CONFIG_COLUMNS: Final = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
 
@@ -109,9 +111,20 @@ def config_docs() -> None:
     Example:
       lmq config docs > configuration.md
     """
-    print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
-    for option in OPTIONS:
-        print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")
+    print("\n".join(_section(option) for option in OPTIONS), end="")
+
+
+def _section(option: Option) -> str:
+    """Return the Markdown section of an option."""
+    facts = (f"- Value: {option.metavar}; default: {option.default}", f"- At the extremes: {option.extremes}")
+    text = "\n".join(_wrapped(fact, indent="  ") for fact in facts)
+    return f"### {option.name}\n\n{_wrapped(option.help)}\n\n{text}\n"
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, _LINE_CHARACTERS_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _format_value(loaded: NodeConfig, name: str) -> str:

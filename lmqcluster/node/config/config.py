@@ -1,7 +1,7 @@
 """The configuration of a node: every option with its unit, its default and the effect of extreme values.
 
 `NodeConfig` is the only list of options: flags, environment variables, keys of the TOML file, ``--help`` and the
-table of docs/configuration.md are derived from its fields. `load` reads the sources.
+list of docs/configuration.md are derived from its fields. `load` reads the sources.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from lmqcluster_cli.shared.errors import EXIT_CODES_HELP
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_table_of_options_equals_the_output_of_lmq_config_docs() -> None:
+def test_the_list_of_options_equals_the_output_of_lmq_config_docs() -> None:
     printed = CliRunner().invoke(cli, ["config", "docs"]).output
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
     shown = re.search(
-        r"<!-- This table is the output of: lmq config docs -->\n(.*)<!-- /lmq config docs -->", page, re.DOTALL
+        r"<!-- This list is the output of: lmq config docs -->\n(.*)<!-- /lmq config docs -->", page, re.DOTALL
     )
     assert shown is not None
     assert shown[1] == printed

@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\bD[1-9]\d?\b")
 
 
 class Row(NamedTuple):
-    """A row of the table of defects."""
+    """The section of a defect."""
 
     number: str
     defect: str
@@ -29,9 +29,12 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row(*(cell.strip() for cell in line.strip("|").split("|")))
-    for line in PAGE.splitlines()
-    if re.match(r"\| D\d+ \|", line)
+    Row(*(" ".join(part.split()) for part in parts))
+    for parts in re.findall(
+        r"^### (D\d+)\n(.*?)^- Rule: (.*?)^- Override:\s(.*?)^- Shown by:\s(.*?)(?=^#|\Z)",
+        PAGE,
+        re.DOTALL | re.MULTILINE,
+    )
 ]
 
 
@@ -83,14 +86,14 @@ def shown(kind: str, text: str = PAGE) -> set[str]:
     return set(re.findall(rf"\b{kind} `([^`]+)`", text))
 
 
-def test_every_cited_number_has_one_row_and_every_row_is_cited() -> None:
+def test_every_cited_number_has_one_section_and_every_section_is_cited() -> None:
     numbers = [row.number for row in ROWS]
     assert numbers == sorted(set(numbers), key=lambda number: int(number[1:]))
     assert set(numbers) == cited()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
-def test_a_row_is_complete(row: Row) -> None:
+def test_a_section_is_complete(row: Row) -> None:
     assert row.defect
     assert re.search(r"\b[Pp]aper, |\b[Tt]hesis, |^As D\d+\.|^None: ", row.rule), "where Raft says so"
     assert re.search(r"`[^`]+`", row.shown) or re.match(r"None\. \w", row.shown), "a test, or why there is none"
@@ -99,7 +102,7 @@ def test_a_row_is_complete(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
-def test_overrides_are_where_the_row_says(row: Row) -> None:
+def test_overrides_are_where_the_section_says(row: Row) -> None:
     for part in row.override.split(";"):
         file, *overrides = re.findall(r"`([^`]+)`", part)
         assert overrides
@@ -121,7 +124,7 @@ def test_private_names_of_the_library_are_in_the_core_alone() -> None:
 
 
 def test_scripts_and_switches_are_those_of_the_simulator() -> None:
-    """Each that is named after a defect is in the row of that defect."""
+    """Each that is named after a defect is in the section of that defect."""
     switches = table(SIMULATION / "switches.py", "_patches").keys()
     assert shown("off") == {name for name in switches if _NUMBER.match(name)}
     assert shown("stock") == {name for name, convicts in scripts().items() if convicts}
