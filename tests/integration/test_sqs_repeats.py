@@ -1,4 +1,4 @@
-"""Sends that repeat an earlier one of their connection: the port answers them without parsing, and no differently."""
+"""Requests that repeat the head of an earlier one of their connection: the port answers them no differently."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from lmqcluster.core.log.commands import DeleteToken
 from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
 from lmqcluster.node.access.tokens import create_token
+from lmqcluster.node.queues.sending.push_items import PushItem
 from lmqcluster.protocols.sqs import SqsPort
 from lmqcluster.wire.address import Address
 
@@ -96,6 +98,12 @@ async def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             await port.stop(1.0)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; `connected` limits the time."""
+    while not condition():  # noqa: ASYNC110 - there is no event for these
+        await asyncio.sleep(0.01)
+
+
 def on_a_connection(folder: Path, monkeypatch: pytest.MonkeyPatch, main: Callable[[Client], Awaitable[None]]) -> None:
     async def run() -> None:
         async with connected(folder, monkeypatch) as client:
@@ -173,7 +181,7 @@ def test_repeated_batches_are_answered_like_others(tmp_path: Path, monkeypatch: 
         assert "Successful" not in failed[1]
         status, answer = await batch(["x"] * 11)
         assert (status, answer["__type"]) == (400, "com.amazonaws.sqs#TooManyEntriesInBatchRequest")
-        assert (client.full, client.stored()) == (["SendMessageBatch"] * 2, 7)
+        assert (client.full, client.stored()) == (["SendMessageBatch"], 7)
 
     on_a_connection(tmp_path, monkeypatch, main)
 
@@ -189,7 +197,7 @@ def test_repeated_sends_to_a_fifo_queue_are_stored_once(tmp_path: Path, monkeypa
             return await client.send("x", QueueUrl=url, **given)
 
         first, again, second = [await send(number) for number in (1, 1, 2)]
-        assert (client.full, again) == (["SendMessage"], first)
+        assert (client.full, again) == ([], first)
         assert first["SequenceNumber"] < second["SequenceNumber"]
         assert len(client.node.service.sender.state().queues[b"shop.fifo"]) == 2
 
@@ -208,6 +216,87 @@ def test_clients_that_trace_each_send_are_served_in_full(tmp_path: Path, monkeyp
     on_a_connection(tmp_path, monkeypatch, main)
 
 
+def test_repeated_receives_and_deletes_are_answered_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(client: Client) -> None:
+        for number in range(8):
+            await client.send(f"{number}")
+        bodies: list[str] = []
+        for _ in range(5):
+            _status, found = await client.ask(client.request("ReceiveMessage", MaxNumberOfMessages=2))
+            bodies += [one["Body"] for one in found.get("Messages", ())]
+            entries = [
+                {"Id": one["MessageId"], "ReceiptHandle": one["ReceiptHandle"]} for one in found.get("Messages", ())
+            ]
+            wrong = {"Id": "wrong", "ReceiptHandle": "none"}
+            _status, deleted = await client.ask(client.request("DeleteMessageBatch", Entries=[*entries, wrong]))
+            assert deleted["Failed"][0]["Code"] == "ReceiptHandleIsInvalid"
+            assert [one["Id"] for one in deleted.get("Successful", ())] == [one["Id"] for one in entries]
+        assert sorted(bodies) == sorted(["first", *map(str, range(8))])
+        assert client.full == ["ReceiveMessage", "DeleteMessageBatch"]
+        assert client.stored() == 0
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_receive_that_an_sdk_repeats_gets_the_same_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        await client.send("second")
+        in_full = client.request("ReceiveMessage")
+        first = await client.ask(in_full)
+        assert await client.ask(in_full) == first
+        repeated = client.request("ReceiveMessage", invocation="i" * 36)
+        second = await client.ask(repeated)
+        assert second[1]["Messages"][0]["Body"] == "second"
+        again = await client.ask(repeated)
+        assert again[1]["Messages"][0]["Body"] == "second"
+        assert client.full == ["ReceiveMessage"]
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_repeated_receive_waits_until_there_is_a_message_or_its_client_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(client: Client) -> None:
+        waiting = partial(client.node.service.pulls.waiting_for, b"shop")
+        await client.ask(client.request("ReceiveMessage"))
+        for _ in range(2):
+            answer = asyncio.create_task(client.ask(client.request("ReceiveMessage", WaitTimeSeconds=20)))
+            await until(lambda: waiting() == 1)
+            await client.node.service.push(b"shop", [PushItem(b"late")])
+            _status, found = await answer
+            assert [one["Body"] for one in found["Messages"]] == ["late"]
+        assert client.full == ["ReceiveMessage"]
+        client.writer.write(client.request("ReceiveMessage", WaitTimeSeconds=20))
+        await until(lambda: waiting() == 1)
+        client.writer.transport.abort()
+        await until(lambda: not waiting())
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_client_reads_the_long_answer_to_a_repeated_receive_when_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(client: Client) -> None:
+        await client.ask(client.request("ReceiveMessage"))
+        bodies = [f"{number}" * 500_000 for number in range(10)]
+        await client.node.service.push(b"shop", [PushItem(body.encode()) for body in bodies])
+        memory = client.node.gates.sqs.memory
+        for start in (0, 5):
+            client.writer.write(client.request("ReceiveMessage", MaxNumberOfMessages=5))
+            await until(lambda: memory.clients_bytes > 0)
+            _status, found = await client.ask(b"")
+            assert [one["Body"] for one in found["Messages"]] == bodies[start : start + 5]
+        assert client.full == ["ReceiveMessage"]
+        await client.send("and the connection goes on")
+        assert not memory.clients_bytes
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
 def test_what_would_be_refused_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(client: Client) -> None:
         data = client.request(MessageBody="right")
@@ -221,7 +310,7 @@ def test_what_would_be_refused_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
             status, answer = await client.ask(wrong)
             assert (status >= 400, answer["__type"].partition("#")[2]) == (True, code)
             await client.send("and the connection goes on")
-        assert client.full == ["unknown"] + ["SendMessage"] * 4
+        assert client.full == ["unknown"]
         assert client.stored() == 6
 
     on_a_connection(tmp_path, monkeypatch, main)

@@ -9,19 +9,19 @@ from .move_actions import MoveActions
 from .policy_actions import PolicyActions
 from .queue_actions import QueueActions
 from .receive_actions import ReceiveActions
+from .send_actions import SendActions
 
 if TYPE_CHECKING:
     from .call import Action, Tools
-    from .send_actions import SendActions
 
 __all__ = ["actions_of"]
 
 
-def actions_of(tools: Tools, sends: SendActions) -> Mapping[str, Action]:
+def actions_of(tools: Tools) -> Mapping[str, Action]:
     """Return the actions."""
     return {
         **QueueActions(tools).table(),
-        **sends.table(),
+        **SendActions(tools).table(),
         **ReceiveActions(tools).table(),
         **PolicyActions(tools).table(),
         **MoveActions(tools).table(),

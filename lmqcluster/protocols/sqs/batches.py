@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from .call import Call
 from .errors import BATCH_IDS_REPEATED, EMPTY_BATCH, INVALID_BATCH_ID, TOO_MANY_ENTRIES, SqsError, missing
 from .rendering import Output
-from .shapes import Parameters
 
 __all__ = ["Entry", "batch_output", "entries_of", "outcome_of"]
 
@@ -16,22 +16,22 @@ Entry = Mapping[str, Any]
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
-def entries_of(action: str, given: Parameters, entries_max: int) -> Sequence[Entry]:
+def entries_of(call: Call, entries_max: int) -> Sequence[Entry]:
     """Return the entries of a batch.
 
     Raises:
         SqsError: there are none or too many, or an id is malformed or repeated.
     """
-    entries: Sequence[Entry] = given.get("Entries", ())
+    entries: Sequence[Entry] = call.get("Entries", ())
     if not entries:
-        raise SqsError(EMPTY_BATCH, f"There should be at least one {action}RequestEntry in the request.")
+        raise SqsError(EMPTY_BATCH, f"There should be at least one {call.action}RequestEntry in the request.")
     if len(entries) > entries_max:
         text = f"Maximum number of entries per request are {entries_max}. You have sent {len(entries)}."
         raise SqsError(TOO_MANY_ENTRIES, text)
     known: set[str] = set()
     for entry in entries:
         if "Id" not in entry:
-            raise missing(f"{action}RequestEntry.Id")
+            raise missing(f"{call.action}RequestEntry.Id")
         name = entry["Id"]
         if _ID.fullmatch(name) is None:
             text = "A batch entry id can only contain alphanumeric characters, hyphens and underscores."

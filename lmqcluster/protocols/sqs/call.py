@@ -86,16 +86,18 @@ class Call:
     """A request with its parameters.
 
     Attributes:
-        request: the HTTP request.
+        request: the HTTP request, or an earlier one with the same head, see `RepeatedCall`.
         action: name of the action.
         parameters: its parameters.
         queue: name of the queue that it is about; empty if it is about none.
+        invocation: names all attempts of the call of an SDK, see `invocation_of`.
     """
 
     request: Request
     action: str
     parameters: Parameters
     queue: bytes
+    invocation: bytes | None
 
     def text(self, name: str) -> str | None:
         """Return a parameter that is a text, None if it is missing."""

@@ -14,13 +14,13 @@ from ..http.server.requests.json_body import decode_json
 from ..http.server.requests.values import VALUES_MAX, WINDOW_BYTES, check_json
 from .codec import Codec, head_of, refusal_of
 from .errors import SERIALIZATION, UNKNOWN_OPERATION, SqsError
-from .rendering import LONG_CHARACTERS, Output, assembled, json_text
+from .rendering import Output, assembled, json_text
 from .shapes import SHAPES, Kind, Member, Parameters, RawAttribute
 
 if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
-__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_parameters", "json_refusal", "json_reply"]
+__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_refusal"]
 
 JSON_TYPE: Final = "application/x-amz-json-1.0"
 TARGET: Final = "X-Amz-Target"
@@ -28,7 +28,6 @@ TARGET_PREFIX: Final = "AmazonSQS."
 _CONTENT_TYPE: Final = JSON_TYPE.encode("ascii")
 _SHAPE_PREFIX: Final = "com.amazonaws.sqs#"
 _DIGITS_MAX: Final = 18
-_encoder: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 class JsonCodec(Codec):
@@ -56,42 +55,16 @@ class JsonCodec(Codec):
         if len(body) > WINDOW_BYTES:
             await check_json(body)
             self._request.hold(3 * len(body) + VALUE_BYTES * min(VALUES_MAX, len(body)))
-        return json_parameters(self.action(), await decode_json(body) if body else {})
+        return _read_object(SHAPES[self.action()], _object("the body", await decode_json(body) if body else {}))
 
     async def answer(self, output: Output | None, request_id: str) -> Reply:
         """Return the answer: an object, or an empty body for an action without an output."""
-        if output is None:
-            return Reply(200, _head(request_id))
-        if _is_small(output):
-            return json_reply(output, request_id)
-        return Reply(200, _head(request_id), await assembled(json_text(output)))
+        content = b"" if output is None else await assembled(json_text(output))
+        return Reply(200, head_of(_CONTENT_TYPE, request_id), content)
 
     def refusal(self, error: SqsError, request_id: str) -> Reply:
         """Return the answer for an error."""
         return json_refusal(error, request_id)
-
-
-def json_parameters(action: str, given: Any) -> Parameters:
-    """Return the parameters of an action from a value of JSON, checked for their types.
-
-    Raises:
-        SqsError: one has the wrong type.
-    """
-    return _read_object(SHAPES[action], _object("the body", given))
-
-
-def json_reply(output: Output, request_id: str) -> Reply:
-    """Return a short answer."""
-    return Reply(200, _head(request_id), _encoder.encode(output).encode())
-
-
-def _head(request_id: str) -> bytes:
-    return head_of(_CONTENT_TYPE, request_id)
-
-
-def _is_small(output: Output) -> bool:
-    messages = output.get("Messages", ())
-    return len(messages) <= 1 and all(len(one["Body"]) <= LONG_CHARACTERS for one in messages)
 
 
 def json_refusal(error: SqsError, request_id: str) -> Reply:

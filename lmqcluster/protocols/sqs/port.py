@@ -15,22 +15,21 @@ from ...node.access.access import UNKNOWN_CLIENT
 from ...wire.errors import LmqError, forget_frames
 from ..http.server.connection import Connection
 from ..http.server.port import HttpPort
-from ..http.server.repeated_requests import RepeatedRequest
 from ..http.server.replies.reply import Reply
 from ..http.server.requests.target import split_target
 from ..http.server.routing import Resource, Router
 from .actions import actions_of
+from .attempts import invocation_of
 from .call import Call, Tools, subject_of
 from .codec import Codec
 from .errors import INTERNAL_FAILURE, SqsError, as_sqs
 from .form import parse_form
+from .head_patterns import HeadPattern
 from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusal
 from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
-from .repeated_sends import RepeatedSend
+from .repeated_calls import RepeatedCall
 from .request_ids import new_id
-from .send_actions import SENDER, SendActions
-from .send_patterns import SendPattern
 from .shapes import SHAPES
 from .signature import Claim, Head, Signatures
 
@@ -64,24 +63,27 @@ class SqsPort(HttpPort):
         self.idle_s = max(IDLE_S, self.idle_s)
         self._signatures = Signatures(node.access, is_encrypted=node.tls is not None)
         self._tools = Tools(node, self._waits)
-        self._sends = SendActions(self._tools)
-        self._actions = actions_of(self._tools, self._sends)
+        self._actions = actions_of(self._tools)
 
     # --- one request ----------------------------------------------------------------------------------------------
 
     async def serve(self, request: Request) -> Reply:
         """Return the answer to a request whose client may be known from its head only."""
+        request.route = _UNKNOWN
+        return await self._carried_out(request, invocation_of(request))
+
+    async def _carried_out(self, request: Request, invocation: bytes | None, verified: bytes | None = None) -> Reply:
+        """Return the answer to a request of this invocation, whose body is read and verified unless it is given."""
         request_id = new_id()
         codec: Codec | None = None
-        request.route = _UNKNOWN
         try:
-            body = await self._body(request)
+            body = await self._body(request) if verified is None else verified
             codec = None if body is None else await _codec_of(request, body)
             if codec is None:
                 return Reply(404, b"content-type: text/xml\r\n" + _id_line(request_id), _NOTHING)
             request.route = action = codec.action()
             parameters = await codec.parameters()
-            call = Call(request, action, parameters, subject_of(parameters, SHAPES[action][0].name))
+            call = Call(request, action, parameters, subject_of(parameters, SHAPES[action][0].name), invocation)
             request.principal.demand(PERMISSIONS[action], call.queue)
             return await codec.answer(await self._actions[action](call), request_id)
         except LmqError as exc:
@@ -117,28 +119,26 @@ class SqsPort(HttpPort):
         forget_frames(shown)
         return reply
 
-    # --- repeated sends -------------------------------------------------------------------------------------------
+    # --- repeated requests ----------------------------------------------------------------------------------------
 
-    def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:  # noqa: ARG002 - of the base class
-        sender, claim, principal = request.get(SENDER), request.get(_CLAIM), request.principal
-        pattern = None if sender is None or not _is_json(request) else SendPattern.of(connection.head, claim)
-        if sender is None or pattern is None:
+    def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:
+        claim, principal = request.get(_CLAIM), request.principal
+        pattern = HeadPattern.of(connection.head, claim) if reply.status == 200 and _is_json(request) else None
+        if pattern is None:
             return
-        repeated = RepeatedSend(
-            pattern,
-            sender,
-            None if claim is None else (claim, self._signatures),
-            is_allowed=partial(self._repeats.is_allowed, principal, is_anonymous=principal is self._access.anonymous),
-            actions=self._sends,
-            tools=self._tools,
-        )
-        operation = self._operation(request)
+        is_allowed = partial(self._repeats.is_allowed, principal, is_anonymous=principal is self._access.anonymous)
+        signed = None if claim is None else (claim, self._signatures)
+        repeated = RepeatedCall(pattern, signed, is_allowed, partial(self._repeat, connection, request))
+        connection.remember(repeated.start, repeated.end, request.route)
 
-        def end(status: int, seconds: float) -> None:
-            self._observed.request_done(self._protocol, operation, repeated.code or str(status), seconds)
-
-        bound = RepeatedRequest(connection, repeated.begin, repeated.reply, end)
-        connection.remember(bound.start, bound.answer)
+    async def _repeat(self, connection: Connection, request: Request, body: bytes, invocation: bytes | None) -> bool:
+        """Answer a repetition of a request; return whether its connection stays open."""
+        request.pop(_CODE, None)
+        reply = await self._observe(request, self._carried_out(request, invocation, body))
+        if connection.count_answer():
+            reply.force_close()
+        await reply.prepare(request)
+        return reply.keep_alive
 
     # --- what the server asks -------------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...core.log.results import TagState
 from ...node.queues.polls import PollAttempt
 from ...wire.errors import LmqError
-from .attempts import REMEMBERED_US, invocation_of
+from .attempts import REMEMBERED_US
 from .batches import batch_output, entries_of, outcome_of
 from .errors import SqsError, missing, queue_missing, value_error
 from .received import Received
+from .rendering import TURN_BYTES
 
 if TYPE_CHECKING:
     from ...node.queues.polls import Polled
@@ -26,6 +27,8 @@ __all__ = ["ReceiveActions"]
 
 _TOLERANCE_S: Final = 60
 """Seconds by which a message may become visible later than the longest time after its receive."""
+_MESSAGE_BYTES: Final = 2048
+"""Bytes of a body that take as long to render as the rest of a message."""
 _EXPIRED: Final = "The receipt handle has expired."
 _GONE: Final = "Message does not exist or is not available for visibility timeout change."
 _ATTEMPT: Final = re.compile(r"[!-~]{1,128}")
@@ -59,10 +62,13 @@ class ReceiveActions:
         try:
             received = Received(self._tools, call, facts)
             messages: list[Output] = []
+            since_turn = 0
             for one in polled:
-                messages.append(received.message(one))
-                if len(messages) < len(polled):
+                if since_turn > TURN_BYTES:
+                    since_turn = 0
                     await asyncio.sleep(0)
+                messages.append(received.message(one))
+                since_turn += _MESSAGE_BYTES + len(one.delivery.attributes) + len(messages[-1]["Body"])
         except BaseException:
             self._polled.put_back(polled)
             raise
@@ -129,7 +135,7 @@ class ReceiveActions:
         """Return the entries of a batch with their receipts, and the rows of those whose receipts are invalid."""
         found: list[tuple[Mapping[str, Any], Receipt]] = []
         failed: list[Output] = []
-        for entry in entries_of(call.action, call.parameters, self._tools.limits.entries):
+        for entry in entries_of(call, self._tools.limits.entries):
             try:
                 found.append((entry, self._tools.receipts.parse(call.queue, entry.get("ReceiptHandle"))))
             except SqsError as exc:
@@ -209,5 +215,4 @@ def _attempt_of(call: Call, facts: QueueFacts) -> PollAttempt | None:
         raise value_error(own, "ReceiveRequestAttemptId", reason)
     if own is not None and facts.is_fifo:
         return PollAttempt(owner, b"own " + own.encode("ascii"), REMEMBERED_US)
-    invocation = invocation_of(call.request)
-    return None if invocation is None else PollAttempt(owner, b"sdk " + invocation, REMEMBERED_US)
+    return None if call.invocation is None else PollAttempt(owner, b"sdk " + call.invocation, REMEMBERED_US)

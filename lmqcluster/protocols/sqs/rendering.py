@@ -7,13 +7,17 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-__all__ = ["LONG_CHARACTERS", "Output", "assembled", "json_text"]
+__all__ = ["LONG_CHARACTERS", "TURN_BYTES", "Output", "assembled", "json_text"]
 
 Output = dict[str, Any]
 """The members of an answer by the names of the JSON protocol."""
 LONG_CHARACTERS: Final = 32 * 1024
 """Most characters that are encoded at once."""
-_TURN_BYTES: Final = 64 * 1024
+_VALUE_CHARACTERS: Final = 16
+"""Characters of a text that take as long to encode as the rest of a value."""
+TURN_BYTES: Final = 64 * 1024
+"""Most bytes that are made in one turn of the event loop."""
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 async def assembled(pieces: Iterable[str]) -> bytes:
@@ -24,7 +28,7 @@ async def assembled(pieces: Iterable[str]) -> bytes:
         data = piece.encode()
         encoded.append(data)
         since_turn += len(data)
-        if since_turn > _TURN_BYTES:
+        if since_turn > TURN_BYTES:
             since_turn = 0
             await asyncio.sleep(0)
     return b"".join(encoded)
@@ -32,24 +36,35 @@ async def assembled(pieces: Iterable[str]) -> bytes:
 
 def json_text(value: Any) -> Iterator[str]:
     """Yield the JSON of a value in pieces."""
-    if isinstance(value, str) and len(value) > LONG_CHARACTERS:
+    if _length(value) <= LONG_CHARACTERS:
+        yield _encode(value)
+    elif isinstance(value, str):
         yield '"'
         for start in range(0, len(value), LONG_CHARACTERS):
-            yield json.dumps(value[start : start + LONG_CHARACTERS], ensure_ascii=False)[1:-1]
+            yield _encode(value[start : start + LONG_CHARACTERS])[1:-1]
         yield '"'
-    elif isinstance(value, dict) and value:
+    elif isinstance(value, dict):
         mark = "{"
         for name, member in value.items():
-            yield f"{mark}{json.dumps(name, ensure_ascii=False)}:"
+            yield f"{mark}{_encode(name)}:"
             yield from json_text(member)
             mark = ","
         yield "}"
-    elif isinstance(value, list) and value:
+    else:
         mark = "["
         for item in value:
             yield mark
             yield from json_text(item)
             mark = ","
         yield "]"
-    else:
-        yield json.dumps(value, ensure_ascii=False)
+
+
+def _length(value: Any) -> int:
+    """Return the approximate number of characters of a value, without its names."""
+    if isinstance(value, str):
+        return _VALUE_CHARACTERS + len(value)
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return _VALUE_CHARACTERS
+    return _VALUE_CHARACTERS + sum(map(_length, value))

@@ -48,6 +48,8 @@ COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 _SMALL_HEAD_BYTES: Final = 4096
 _REPEATED_HEAD_BYTES_MAX: Final = 2048
 """Maximum size of a head that a connection keeps for the requests that repeat it."""
+_REPEATS_MAX: Final = 4
+"""Most operations whose repetitions a connection recognizes: to receive, to delete, to send and one more."""
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""
 
@@ -76,7 +78,7 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_repeat", "_repetition",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_repeats", "_repetition",
         "_rest", "_watch",
         "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "place", "served", "shape",
     )  # fmt: skip
@@ -119,7 +121,7 @@ class Connection(RequestHandler):
         self._head_bytes = 0
         self._work_bytes = 0
         self.head = self.shape = b""
-        self._repeat: tuple[Repeat, AnswerRepetition] | None = None
+        self._repeats: dict[str, tuple[Repeat, AnswerRepetition]] = {}
         self._repetition: asyncio.Future[Any] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +136,7 @@ class Connection(RequestHandler):
             self._rest += data
             self._pause_transport_reading()
             return
-        if self._repeat is not None and self._begin_repetition(data, *self._repeat):
+        if self._repeats and self._begin_repetition(data):
             return
         if not data:
             super().data_received(data)
@@ -173,20 +175,24 @@ class Connection(RequestHandler):
             self._check_head(framing.head_bytes)
         return b"" if self._is_over or self._force_close or self._close else data[size:]
 
-    def remember(self, repeat: Repeat, answer: AnswerRepetition) -> None:
-        """Offer what arrives between requests to `repeat` before it is parsed."""
-        self._repeat = repeat, answer
+    def remember(self, repeat: Repeat, answer: AnswerRepetition, operation: str = "") -> None:
+        """Offer what arrives between requests to `repeat`, the last of its operation, before it is parsed."""
+        self._repeats.pop(operation, None)
+        self._repeats[operation] = repeat, answer
+        if len(self._repeats) > _REPEATS_MAX:
+            del self._repeats[next(iter(self._repeats))]
 
-    def _begin_repetition(self, data: bytes, repeat: Repeat, answer: AnswerRepetition) -> bool:
+    def _begin_repetition(self, data: bytes) -> bool:
         is_between = self._waiter is not None and not self._messages and not self._rest and not self._framing.head_bytes
         if not is_between or len(data) > SMALL_BYTES or self._paused or self._close or self._watch is not None:
             return False
-        self._repetition = outcome = repeat(data)
-        if outcome is None:
-            return False
-        self._request_count += 1
-        outcome.add_done_callback(partial(self._end_repetition, answer))
-        return True
+        for repeat, answer in self._repeats.values():
+            self._repetition = outcome = repeat(data)
+            if outcome is not None:
+                self._request_count += 1
+                outcome.add_done_callback(partial(self._end_repetition, answer))
+                return True
+        return False
 
     def _end_repetition(self, answer: AnswerRepetition, outcome: asyncio.Future[Any]) -> None:
         """Write the answer to a repetition, and take what has arrived since."""
@@ -194,7 +200,8 @@ class Connection(RequestHandler):
         content, stays_open = answer(outcome)
         if self.transport is None:
             return
-        self.transport.write(content)
+        if content:
+            self.transport.write(content)
         self._next_keepalive_close_time = self._loop.time() + self._idle_s
         if not stays_open:
             self._is_over = True
@@ -338,7 +345,7 @@ class Connection(RequestHandler):
             self._repetition.cancel()
         if self._idle_watch is not None:
             self._idle_watch.cancel()
-        self._repeat = None
+        self._repeats.clear()
         # Tasks and unread bodies refer to the connection; dropping them breaks the reference cycles.
         self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
         self._messages.clear()

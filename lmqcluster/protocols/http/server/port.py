@@ -7,7 +7,8 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import hdrs
@@ -153,15 +154,8 @@ class HttpPort(ABC):
         return 0 if self._server is None else len(self._server.connections)
 
     async def _handle(self, request: Request) -> Reply:
-        began_s = time.monotonic()
-        self._in_flight += 1
-        status = NO_ANSWER
-        try:
-            reply = await (self._answer(request) if self._traces is None else self._traced(request, self._traces))
-            status = reply.status
-        finally:
-            self._in_flight -= 1
-            self._note(request, status, time.monotonic() - began_s)
+        traces = self._traces
+        reply = await self._observe(request, self._answer(request) if traces is None else self._traced(request, traces))
         connection = request.protocol
         if isinstance(connection, Connection):
             if connection.count_answer():
@@ -169,6 +163,19 @@ class HttpPort(ABC):
             follows = reply.keep_alive and request.keep_alive and request.version.minor > 0
             if follows and self._may_repeat and not connection.has_more:
                 self._offer_repeats(connection, request, reply)
+        return reply
+
+    async def _observe(self, request: Request, answering: Coroutine[Any, Any, Reply]) -> Reply:
+        """Return the answer to a request; note its status and duration."""
+        began_s = time.monotonic()
+        self._in_flight += 1
+        status = NO_ANSWER
+        try:
+            reply = await answering
+            status = reply.status
+        finally:
+            self._in_flight -= 1
+            self._note(request, status, time.monotonic() - began_s)
         return reply
 
     def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:

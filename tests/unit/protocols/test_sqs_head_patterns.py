@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.protocols.sqs.send_patterns import SendPattern
+from lmqcluster.protocols.sqs.head_patterns import HeadPattern
 from lmqcluster.protocols.sqs.signature import Claim, Head, Signatures
 from tests.integration.sqs_signed import signed
 
@@ -36,10 +36,10 @@ def signatures() -> Signatures:
     return Signatures(access(), is_encrypted=False)
 
 
-def pattern_of(signatures: Signatures, data: bytes) -> tuple[SendPattern, Claim]:
+def pattern_of(signatures: Signatures, data: bytes) -> tuple[HeadPattern, Claim]:
     head, _body = head_and_body(data)
     claim = claim_of(signatures, head, NOW_S)
-    pattern = SendPattern.of(head, claim)
+    pattern = HeadPattern.of(head, claim)
     assert pattern is not None
     return pattern, claim
 
@@ -125,13 +125,13 @@ def test_some_heads_have_no_pattern(signatures: Signatures, change: object) -> N
     head, _body = head_and_body(request())
     claim = claim_of(signatures, head, NOW_S)
     assert callable(change)
-    assert SendPattern.of(change(head), claim) is None
-    assert SendPattern.of(head, claim._replace(signature="0" * 64)) is None
-    assert SendPattern.of(head, claim) is not None
+    assert HeadPattern.of(change(head), claim) is None
+    assert HeadPattern.of(head, claim._replace(signature="0" * 64)) is None
+    assert HeadPattern.of(head, claim) is not None
 
 
 def test_a_client_without_a_signature_needs_none() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
-    pattern = SendPattern.of(head, None)
+    pattern = HeadPattern.of(head, None)
     assert pattern is not None
     assert pattern.match(head.replace(b"2", b"10") + b"0123456789") == ({b"content-length": b"10"}, b"0123456789")

@@ -14,7 +14,7 @@ from .attempts import INVOCATION
 if TYPE_CHECKING:
     from .signature import Claim
 
-__all__ = ["RepeatedSignature", "SendPattern"]
+__all__ = ["HeadPattern", "RepeatedSignature"]
 
 _LENGTH, _STAMP, _PAYLOAD = b"content-length", b"x-amz-date", b"x-amz-content-sha256"
 _INVOCATION: Final = INVOCATION.encode("ascii")
@@ -28,7 +28,8 @@ _VALUES: Final = {
 }
 """The part that changes of the value of each header."""
 _SIGNATURE: Final = b"Signature="
-_OTHER_FRAMING: Final = re.compile(rb"(?i)\r\n(?:transfer-encoding|upgrade|expect|traceparent)[ \t]*:")
+_UNREPEATED: Final = re.compile(rb"(?i)\r\n(?:transfer-encoding|upgrade|expect|traceparent|x-amzn-trace-id)[ \t]*:")
+"""Headers of other framing, and those whose values differ in each request."""
 _END: Final = b"\r\n\r\n"
 
 
@@ -49,7 +50,7 @@ class _Place(NamedTuple):
     end: int
 
 
-class SendPattern:
+class HeadPattern:
     """The head of a request.
 
     Args:
@@ -69,9 +70,9 @@ class SendPattern:
         self._canonical, self._signed = canonical or (b"", [])
 
     @classmethod
-    def of(cls, head: bytes, claim: Claim | None) -> SendPattern | None:
+    def of(cls, head: bytes, claim: Claim | None) -> HeadPattern | None:
         """Return the pattern of a complete head with this signature; None if requests with it do not simply follow each other."""
-        if _OTHER_FRAMING.search(head) or not head.endswith(_END):
+        if _UNREPEATED.search(head) or not head.endswith(_END):
             return None
         places = _places(head)
         if places is None:
