@@ -463,7 +463,7 @@ class Queue:
         return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
-        if has_gained or self.pushes_waiting or not len(self):
+        if has_gained or self.pushes_waiting or not self.store.bodies:
             self.exits.changed(self)
 
     def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:

@@ -226,16 +226,15 @@ class PolledQueues:
         return self._seems_empty(name, attempt)
 
     def _seems_empty(self, name: bytes, attempt: PollAttempt) -> bool:
-        state = self._sender.state()
+        state, now_us = self._sender.state(), self._pulls().clock.now_us()
         queue = state.queues.get(name)
-        owner, text, _remember_us = attempt
-        if text and state.received.find(owner, attempt_key(name, text), self._pulls().clock.now_us()):
-            return False
         if queue is None or queue.is_exclusive() or state.poll_limits.throttle or _limits_of(queue).throttle:
             return False
         head_us = queue.head_us()
-        is_due = head_us is not None and head_us <= self._pulls().clock.now_us()
-        return not is_due and not polls_are_suspended(state, queue)
+        if (head_us is not None and head_us <= now_us) or polls_are_suspended(state, queue):
+            return False
+        owner, text, _remember_us = attempt
+        return not (text and state.received.find(owner, attempt_key(name, text), now_us))
 
     def _note_empty(self, name: bytes) -> None:
         self._empty[name] += 1

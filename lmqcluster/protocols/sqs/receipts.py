@@ -10,6 +10,7 @@ import base64
 import binascii
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -61,7 +62,7 @@ class Receipts:
 
     def handle(self, queue: bytes, receipt: Receipt) -> str:
         """Return the receipt handle of a delivery."""
-        packed = _LAYOUT.pack(_VERSION, self._check(queue), *receipt)
+        packed = _LAYOUT.pack(_VERSION, _check_of(self._receipts().salt, queue), *receipt)
         return base64.urlsafe_b64encode(packed).decode("ascii")
 
     def parse(self, queue: bytes, handle: str | None) -> Receipt:
@@ -78,10 +79,12 @@ class Receipts:
         except (binascii.Error, ValueError, struct.error):
             version, check, receipt = 0, b"", []
         # A message that was never delivered has the tag 0.
-        if version != _VERSION or check != self._check(queue) or not receipt[1]:
+        if version != _VERSION or check != _check_of(self._receipts().salt, queue) or not receipt[1]:
             shown = handle[:_HANDLE_CHARACTERS_MAX]
             raise SqsError(INVALID_RECEIPT, f'The input receipt handle "{shown}" is not a valid receipt handle.')
         return Receipt(*receipt)
 
-    def _check(self, queue: bytes) -> bytes:
-        return blake2b(queue, key=self._receipts().salt, digest_size=_CHECK_BYTES).digest()
+
+@lru_cache(maxsize=1_024)
+def _check_of(salt: bytes, queue: bytes) -> bytes:
+    return blake2b(queue, key=salt, digest_size=_CHECK_BYTES).digest()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgpack
 
-from ...core.messages.message import Identity
 from ...wire.attributes import unpack_attributes
 from ...wire.legacy_msgpack import plain_body
 from .errors import SqsError
@@ -27,6 +26,7 @@ from .receipts import Receipt
 
 if TYPE_CHECKING:
     from ...node.queues.polls import Polled
+    from ...node.queues.pulls.deliveries import Delivery
     from .call import Call, Tools
     from .queue_facts import QueueFacts
     from .rendering import Output
@@ -59,7 +59,7 @@ class Received:
         delivery, tools = polled.delivery, self._tools
         body, added = self._body(polled)
         output: Output = {
-            "MessageId": tools.receipts.message_id(_identity(polled).sequence),
+            "MessageId": tools.receipts.message_id(_first_sequence(delivery)),
             "ReceiptHandle": tools.receipts.handle(
                 self._facts.name, Receipt(delivery.sequence, polled.tag, self._received_s)
             ),
@@ -103,15 +103,16 @@ class Received:
 
     def _system(self, polled: Polled, body: str, hidden: Mapping[str, object]) -> dict[str, str]:
         """Return all system attributes that a message has."""
-        delivery, facts, identity = polled.delivery, self._facts, _identity(polled)
-        traits = delivery.traits
+        delivery, facts, identity = polled.delivery, self._facts, polled.delivery.identity
+        traits, unix_us = delivery.traits, self._tools.service.unix_us
+        pushed_us = round(delivery.pushed_s * 1e6) if identity is None else unix_us(identity.pushed_us)
         found = {
             "SenderId": self._tools.names.account,
-            "SentTimestamp": str(identity.pushed_us // 1000),
-            "ApproximateReceiveCount": str(identity.deliveries),
+            "SentTimestamp": str(pushed_us // 1000),
+            "ApproximateReceiveCount": str(delivery.delivery if identity is None else identity.deliveries),
         }
-        if identity.first_us:
-            found["ApproximateFirstReceiveTimestamp"] = str(identity.first_us // 1000)
+        if identity is not None and identity.first_us:
+            found["ApproximateFirstReceiveTimestamp"] = str(unix_us(identity.first_us) // 1000)
         if traits.group:
             found["MessageGroupId"] = traits.group.decode("utf-8", "replace")
         if facts.is_fifo:
@@ -127,9 +128,6 @@ class Received:
         return found
 
 
-def _identity(polled: Polled) -> Identity:
-    """Return what stays of a message over all queues, its times being Unix times."""
-    delivery = polled.delivery
-    if delivery.identity is not None:
-        return delivery.identity
-    return Identity(delivery.sequence, round(delivery.pushed_s * 1e6), delivery.delivery, 0)
+def _first_sequence(delivery: Delivery) -> int:
+    """Return the sequence of a message in its first queue."""
+    return delivery.sequence if delivery.identity is None else delivery.identity.sequence

@@ -40,7 +40,7 @@ class Delivery:
         pushed_s: Unix time of the push.
         attributes: packed, empty for none.
         traits: what the producer gave beside body and attributes.
-        identity: facts of it over all queues, with times as Unix times; None unless messages of the queue are polled.
+        identity: facts of it over all queues, with times as log times; None unless messages of the queue are polled.
     """
 
     queue: bytes
@@ -84,13 +84,8 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) 
         sequence=message.sequence,
         pushed_s=unix_us(message.pushed_us) / 1e6,
         traits=traits_of(message),
-        identity=_identity(message, unix_us) if isinstance(message, RichMessage) and message.first_us else None,
+        identity=identity_of(message) if isinstance(message, RichMessage) and message.first_us else None,
     )
-
-
-def _identity(message: RichMessage, unix_us: UnixTime) -> Identity:
-    found = identity_of(message)
-    return found._replace(pushed_us=unix_us(found.pushed_us), first_us=unix_us(found.first_us))
 
 
 def first_of(delivered: Sequence[Delivered]) -> tuple[int, int]:
