@@ -14,6 +14,7 @@ DELETE, POLL, PUSH, UPDATE = range(4)
 ENDPOINTS = ("delete", "poll", "push", "update")
 GONE, VALID, EXPIRED, OUTDATED = range(4)
 PLAIN = (0, 0, b"", b"", None)
+ATTEMPT_US = 300_000_000
 
 
 @dataclass
@@ -134,7 +135,7 @@ class PolledModel(RichModel):
         if flag & (FULL | OVERSIZED):
             return flag, 0
         if attempt is not None:
-            self.sent.append((*place, self.now_us + 60_000_000, (flag, sequence)))
+            self.sent.append((*place, self.now_us + ATTEMPT_US, (flag, sequence)))
         return flag, sequence
 
     def poll(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from .known_pushes import REMEMBER_US, KnownPushes, place_of
@@ -496,11 +497,20 @@ class RichModel(QueueRules):
 
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int, label: bytes = b"", _ids: None = None, everything: bool = False) -> Any:
-        if label:
-            return self.withdraw(name, label, limit)
+    def purge(
+        self,
+        name: bytes,
+        limit: int,
+        label: bytes = b"",
+        sequences: list[int] | None = None,
+        everything: bool = False,
+    ) -> Any:
+        if sequences is not None and len(sequences) > limit:
+            return REFUSED
         if name not in self.queues:
             return None
+        if label or sequences is not None:
+            return self.withdraw(name, self.selected(name, label, sequences, moved=not label)[:limit], label)
         if not limit:
             self.keyed.forget(name)
         leased = [e for e in self.queues[name].entries if e.state == "leased" and everything]
@@ -514,31 +524,37 @@ class RichModel(QueueRules):
         self.queues[name].add("purged", count)
         return count
 
-    def withdraw(self, name: bytes, label: bytes, limit: int) -> int | None:
-        if name not in self.queues:
-            return None
-        found = [e for e in self.queues[name].entries if e.state != "leased" and e.traits and e.traits[2] == label]
-        for entry in found[:limit]:
-            self.remove(name, entry)
-        self.queues[name].add("withdrawn", len(found[:limit]))
-        return len(found[:limit])
+    def selected(self, name: bytes, label: bytes, sequences: list[int] | None, *, moved: bool) -> list[Entry]:
+        """Return the messages of these labels and sequences in the order of arrival, perhaps only those moved here."""
+        waiting = [e for e in self.queues[name].entries if e.state != "leased" and e.traits]
+        chosen = [e for e in waiting if e.traits and (e.traits[4] or not moved) and (not label or e.traits[2] == label)]
+        named = [e for e in chosen if sequences is None or e.arrival in sequences]
+        return sorted(named, key=lambda e: e.arrival)
 
-    def redrive(self, name: bytes, destination: bytes, label: bytes, limit: int) -> Any:
-        if destination == name:
+    def withdraw(self, name: bytes, entries: list[Entry], label: bytes) -> int:
+        for entry in entries:
+            self.remove(name, entry)
+        self.queues[name].add("withdrawn" if label else "purged", len(entries))
+        return len(entries)
+
+    def redrive(
+        self, name: bytes, to: bytes | list[bytes], label: bytes, limit: int, sequences: list[int] | None = None
+    ) -> Any:
+        if to == name or (sequences is not None and len(sequences) > limit):
             return REFUSED
         if name not in self.queues:
             return None
-        waiting = [e for e in self.queues[name].entries if e.state != "leased" and e.traits]
-        chosen = [e for e in waiting if e.traits and e.traits[4] and (not label or e.traits[2] == label)]
-        moved = sorted(chosen, key=lambda e: e.arrival)[:limit]
-        if destination:
-            self.named(destination)
+        moved = self.selected(name, label, sequences, moved=True)[:limit]
+        if isinstance(to, list):
+            moved = list(takewhile(lambda e: e.traits and e.traits[4][0] in to, moved))
+        elif to:
+            self.named(to)
         for entry in moved:
             self.remove(name, entry)
         self.queues[name].add("moved_out", len(moved))
         for entry in moved:
             source = entry.traits[4][0] if entry.traits else b""
-            self.receive(destination or source, replace(entry), None)
+            self.receive(to if to and isinstance(to, bytes) else source, replace(entry), None)
         return len(moved)
 
     # --- transactions ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from lmqcluster.core.queue.limits import POLL_COUNTERS
 from lmqcluster.core.queue.message_index import tag_of
 
 from .driver import SECOND, UNDO
-from .polled_model import PolledModel
+from .polled_model import ATTEMPT_US, PolledModel
 from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STEPS_US, RichMachineAgainstModel, _command
 
 pytestmark = pytest.mark.usefixtures("keep_idle_queues")
@@ -140,11 +140,36 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
                 self._batch(step_us, [[Op.POLL, name, 1, hide_us, True, True]])
             self._batch(60 * SECOND, [[Op.POLL, name, 1, hide_us, False, True]])
 
-    @rule(count=st.integers(1, 3))
-    def a_group_is_taken_early(self, count: int) -> None:
-        row = [b"x", None, b"", None, [SECOND, 0, 0, 0, b"", b"g"]]
-        self._batch(0, [[Op.CREATE, b"c", b"", [], True], [Op.PUSH_ROWS, b"c", [row, row], b"", None, 0, True]])
-        self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
+    @rule(
+        delays_us=st.tuples(st.sampled_from([SECOND, 2 * SECOND]), st.sampled_from([0, SECOND])),
+        count=st.integers(1, 3),
+        takes_hidden=st.booleans(),
+    )
+    def a_group_is_taken_early(self, delays_us: tuple[int, int], count: int, takes_hidden: bool) -> None:
+        rows = [[b"x", None, b"", None, [delay_us, 0, 0, 0, b"", b"g"]] for delay_us in delays_us]
+        self._batch(0, [[Op.DELETE, b"c"], [Op.CREATE, b"c", b"", [], True]])
+        self._batch(0, [[Op.PUSH_ROWS, b"c", rows, b"", None, 0, True]])
+        self._batch(0, [[Op.POLL, b"c", count, SECOND, takes_hidden, True]])
+
+    @rule(
+        pushes=st.lists(
+            st.tuples(
+                st.sampled_from([0, 1, ATTEMPT_US // 2, ATTEMPT_US // 2, ATTEMPT_US - 1, ATTEMPT_US]),
+                st.sampled_from([b"", b"", b"", b"o"]),
+                st.sampled_from([b"1", b"1", b"1", b"2"]),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+        which=st.sampled_from([None, "replica", "machine"]),
+    )
+    def a_push_is_repeated(self, pushes: list[Any], which: str | None) -> None:
+        self._batch(0, [[Op.SET_POLL_LIMITS, b"", [False] * 4], [Op.DELETE, b"d"], [Op.CREATE, b"d", b"", [], True]])
+        for step_us, owner, attempt in [(ATTEMPT_US, b"", b"1"), *pushes]:
+            row = [b"x", None, b"", attempt, [0, 0, 0, 0, b"", b""]]
+            self._batch(step_us, [[Op.PUSH_ATTEMPTS, b"d", [row], owner]])
+            if which is not None:
+                self.restart_from_a_snapshot(which)
 
     @rule(
         late_us=STEPS_US,

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from lmqcluster.core.dedup.attempts import Attempts
+from lmqcluster.core.handlers import push
 from lmqcluster.core.messages.message import Identity, RichMessage
 from lmqcluster.core.queue.limits import PollLimits
 from lmqcluster.core.queue.message_index import MessageIndex
@@ -101,7 +103,36 @@ def only_the_last_queue_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dead_lettering, "identity_of", identity_of)
 
 
+def attempts_that_end_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(push, "ATTEMPT_US", 299_999_999)
+
+
+def attempts_that_a_repetition_prolongs(patch: pytest.MonkeyPatch) -> None:
+    original = Attempts.find
+
+    def find(one: Attempts, owner: bytes, key: bytes, now_us: int) -> Any:
+        found = original(one, owner, key, now_us)
+        if found is not None:
+            one.remember(owner, [(key, found)], now_us + 300_000_000)
+        return found
+
+    patch.setattr(Attempts, "find", find)
+
+
+def attempts_of_all_owners_together(patch: pytest.MonkeyPatch) -> None:
+    original = Attempts.find
+
+    def find(one: Attempts, owner: bytes, key: bytes, now_us: int) -> Any:
+        found = (original(one, each, key, now_us) for each in dict.fromkeys((owner, *one._owned)))
+        return next((numbers for numbers in found if numbers is not None), None)
+
+    patch.setattr(Attempts, "find", find)
+
+
 PLANTS = [
+    attempts_that_end_early,
+    attempts_that_a_repetition_prolongs,
+    attempts_of_all_owners_together,
     first_deliveries_forgotten,
     only_the_last_queue_counts,
     late_consumers_of_groups_accepted,

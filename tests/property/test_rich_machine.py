@@ -59,6 +59,9 @@ PROPERTIES = st.lists(
     max_size=2,
 )
 AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
+SEQUENCES = st.lists(st.integers(-1, 5), max_size=3).map(tuple) | st.lists(st.integers(0, 3), max_size=4).map(tuple)
+"""Explicit sequences as ages: 0 is the message that arrived last, -1 has not arrived yet."""
+TARGETS = st.just(b"") | QUEUES | st.lists(QUEUES, max_size=2)
 STEPS_US = st.sampled_from([0] * 8 + [1, 500, SECOND // 2, SECOND, 2 * SECOND, 30 * SECOND, 600 * SECOND])
 
 
@@ -100,7 +103,9 @@ OPERATE = st.one_of(
     _command(Op.PURGE, QUEUES, st.integers(0, 3)),
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
     _command(Op.PURGE, QUEUES, st.integers(0, 3), st.just(b""), st.none(), st.just(True)),
-    _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
+    _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS, SEQUENCES),
+    _command(Op.REDRIVE, QUEUES, TARGETS, LABELS, st.integers(1, 3)),
+    _command(Op.REDRIVE, QUEUES, TARGETS, LABELS, st.integers(1, 3), SEQUENCES),
     _command(Op.BIND, QUEUES, QUEUES),
     _command(Op.BIND, st.just(b"a"), st.just(b"a+b")),
     _command(Op.BIND, QUEUES, QUEUES, st.just(False)),
@@ -119,6 +124,7 @@ TRANSACTION = _command(
         max_size=4,
     ),
 )
+_SELECTING = {Op.PURGE, Op.REDRIVE}
 _SETTLING = {Op.ACK, Op.NACK, Op.EXTEND}
 _COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "moved_out", "moved_in", "expired",
             "dead_lettered", "refused", "discarded", "withdrawn", "deduplicated")  # fmt: skip
@@ -190,6 +196,32 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[Op.SET_PROPERTIES, b"a", dying], [Op.PUSH_ROWS, b"a", [row]], [Op.PULL, b"a", 4]])
         self._batch(SECOND, [[Op.NACK, b"a", [0]], [Op.NACK, b"a", [1]]])
         self._batch(SECOND, [[Op.REDRIVE, b"b", to, label, 3]])
+
+    @rule(
+        label=st.sampled_from([b"", b"x"]),
+        orders=st.lists(
+            st.tuples(
+                st.sampled_from([False, False, True]),
+                st.just(b"") | TARGETS,
+                st.sampled_from([b"", b"x"]),
+                st.lists(st.integers(-1, 2), min_size=1, max_size=3).map(tuple),
+            ),
+            min_size=1,
+            max_size=2,
+        ),
+        which=st.sampled_from([None, "replica", "machine"]),
+    )
+    def some_dead_letters_are_selected(self, label: bytes, orders: list[Any], which: str | None) -> None:
+        dying = [[b"retry", 0], [b"timeout", 30], [b"dead_letter_queue", b"b"]]
+        rows = [[b"%d" % place, None, b"", None, [-1, 0, 0, 0, label, b""]] for place in range(3)]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", dying], [Op.PUSH_ROWS, b"d", rows]])
+        self._batch(0, [[Op.PULL, b"d", 3]])
+        self._batch(0, [[Op.NACK, b"d", [0, 1, 2]]])
+        if which is not None:
+            self.restart_from_a_snapshot(which)
+        for purges, to, wanted, ages in orders:
+            self._batch(0, [[Op.PURGE, b"b", 3, wanted, ages] if purges else [Op.REDRIVE, b"b", to, wanted, 3, ages]])
+        self._batch(0, [[Op.SUSPEND, b"d", False], [Op.PULL, b"d", 3]])
 
     @rule(items=st.integers(0, 3), pushes=st.lists(ROWS, min_size=1, max_size=3), command=TRANSACTION)
     def a_full_queue_in_a_transaction(self, items: int, pushes: list[Any], command: list[Any]) -> None:
@@ -268,6 +300,13 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
 
+    @rule(window_s=st.sampled_from([1, 2]), early_us=st.sampled_from([1, SECOND - 1]), body=BODIES)
+    def a_key_is_repeated_until_it_ends(self, window_s: int, early_us: int, body: bytes) -> None:
+        push, later = ([Op.PUSH_ROWS, b"d", [[body, None, b"", key, []]]] for key in (b"k", b"l"))
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"key_window", window_s]]], push])
+        self._batch(early_us, [push, later])
+        self._batch(window_s * SECOND - early_us, [push])
+
     @rule(most=st.sampled_from([1, 2]), dead=st.sampled_from([None, b"b", b"f"]), row=ROWS, changes=st.booleans())
     def a_message_is_delivered_as_often_as_allowed(
         self, most: int, dead: bytes | None, row: list[Any], changes: bool
@@ -327,9 +366,11 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         return not self.model.queues[name].suspended and self.model.next_in_line(name) is not None
 
     def _resolved(self, command: list[Any]) -> list[Any]:
-        """Return the command with ages of deliveries replaced by queue and numbers."""
+        """Return the command with ages of deliveries replaced by queue and numbers, those of messages by sequences."""
         if command[0] == Op.TRANSACTION:
             return [Op.TRANSACTION, [self._resolved_one(operation) for operation in command[1]]]
+        if command[0] in _SELECTING and isinstance(command[-1], tuple):
+            return [*command[:-1], [self.model.arrivals - age for age in command[-1]]]
         if command[0] not in _SETTLING:
             return command
         op, queue, ages, *rest = command
