@@ -28,7 +28,7 @@ READ_ROUTES = {
         "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json",
         "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
         "/v1/queues/{name}/stats", "/v1/queues/{name}/history", "/v1/queues/{name}/consumers", "/v1/queues/{name}/bindings",
-        "/v1/queues/{name}/labels",
+        "/v1/queues/{name}/labels", "/v1/queues/{name}/move-tasks",
         "/v1/locks/{name}", "/v1/schedules", "/v1/schedules/{name}",
         "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/jobs", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
