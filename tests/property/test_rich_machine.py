@@ -336,6 +336,17 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         for op, _, *arguments in commands:
             self._batch(step_us, [[op, b"d", *arguments], [Op.PULL, b"d", counts[1]]])
 
+    @rule(most=st.sampled_from([1, 3]), settle=st.sampled_from([Op.ACK, Op.NACK]), age=st.sampled_from([0, 1]))
+    def a_group_goes_on_while_others_wait(self, most: int, settle: Op, age: int) -> None:
+        rows = [[body, None, b"", None, [-1, 0, 0, 0, b"", b"g"]] for body in (b"1", b"2", b"3")]
+        own = [[b"group_max_in_flight", most], [b"retry", 2], [b"timeout", 30]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH_ROWS, b"d", rows]])
+        self._batch(1, [[Op.PULL, b"d", 2]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [[b"x", None, b"", None, [-1, 0, 0, 0, b"x", b""]]]]])
+        self._batch(1, [[settle, b"d", [age], *([m.KEEP, -1] if settle == Op.NACK else [])], [Op.PULL, b"d", 4]])
+        for reason in (b"no", b"never"):
+            self._batch(0, [[Op.NACK, b"d", [0], m.KEEP, -1, False, reason, 1_000], [Op.PULL, b"d", 1]])
+
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:
         setattr(self, which, copied(getattr(self, which)))
