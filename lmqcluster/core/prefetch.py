@@ -39,6 +39,7 @@ def pages_ahead(state: State, now_us: int, commands: list[Encoded]) -> list[byte
     touches = [touch for command in commands for touch in _touches_of(command)]
     touches += state.move_tasks.touches(now_us)
     touches += [Tail(queue, 1) for queue in state.schedules.upcoming(now_us, STEPS_MAX)]
+    touches += [Head(queue.name, _QUEUES_MAX) for queue in _aging(state, now_us)]
     found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
     if pager.paged_messages:
         found |= dict.fromkeys(islice(_pages_of_queues(state, touches), PAGES_MAX))
@@ -120,6 +121,12 @@ def _pages_of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
         chunk = message.content.missing() if isinstance(message.content, Body) else None
         if chunk is not None:
             yield chunk.page
+
+
+def _aging(state: State, now_us: int) -> Iterator[Queue]:
+    """Yield queues in which the first ready message has reached the maximum age."""
+    due = islice(state.timers.due(now_us), _QUEUES_MAX)
+    return (queue for queue in due if queue.store.aged_us() <= now_us)
 
 
 def _expiring_messages(state: State, now_us: int) -> Iterator[Message]:

@@ -6,6 +6,10 @@ processor time of a request by process, which depends less on other work on the 
 
 ``--fair N`` checks fair queues instead: one tenant has N messages and 1,000 tenants have one each, and 50 consumers
 receive over all nodes. It prints after how many deliveries the messages of the thousand were delivered.
+
+``--memory N`` checks a long queue instead: it gets N messages of 100 bytes in ten parts, and the program prints the memory
+of each node after each part. Then the retention period of the queue is a minute, and the program prints how long the
+cluster takes to remove all messages once they are so old.
 """
 
 from __future__ import annotations
@@ -20,15 +24,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import sub
 from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks.native import programs
 from tests.benchmarks.native.generator import Load, Run, run
+from tests.integration.canary import rss_bytes
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.sqs_http import SqsHttp
 
@@ -38,6 +45,8 @@ QUEUE: Final = "bench"
 BATCH: Final = 10
 TENANTS: Final = 1_000
 CONSUMERS: Final = 50
+PARTS: Final = 10
+RETENTION_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +236,51 @@ class Deliveries:
                 self.over.set()
 
 
+def fill(program: Path, node: NodeProcess, messages: int, group: str = "") -> None:
+    """Send messages, of one group if it is given."""
+    target = System("", node.sqs, {}, "any:key")
+    filling = load(target, ROWS[2], QUEUE, seconds=3600.0, operations=-(-messages // BATCH))
+    run(program, Load(**{name: getattr(filling, name) for name in Load.__slots__} | {"group": group}), {})
+
+
+def memory(messages: int) -> None:
+    """Print the memory of the nodes while a queue becomes long, and how long its messages outlive their retention period."""
+    program = programs.build_generator()
+    with Cluster(3, arguments=("--durability=disk",)) as cluster:
+        api = SqsHttp(cluster[0].sqs)
+        url = api("CreateQueue", QueueName=QUEUE)["QueueUrl"]
+
+        def count() -> int:
+            found = api("GetQueueAttributes", QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+            return int(found["Attributes"]["ApproximateNumberOfMessages"])
+
+        def used() -> list[int]:
+            return [rss_bytes(node) for node in cluster]
+
+        before, first, held = used(), used(), 0
+        for part in range(1, PARTS + 1):
+            fill(program, cluster[0], messages // PARTS)
+            now, held = used(), count()
+            print(f"{held:>10,} messages: {', '.join(f'{one / 1e6:,.0f} MB' for one in now)}", flush=True)
+            if part == 1:
+                first = now
+        whole, later = max(map(sub, now, before)) / held, max(map(sub, now, first)) / (held - held // PARTS)
+        print(f"bytes of memory for each message, on the largest node: {whole:.0f}; after the first part: {later:.0f}")
+        api("SetQueueAttributes", QueueUrl=url, Attributes={"MessageRetentionPeriod": str(RETENTION_S)})
+        filled = time.monotonic()
+        wait_for(lambda: count() == 0, "the retention period empties the queue", 3600.0)
+        print(
+            f"empty {time.monotonic() - filled:.0f} s after the last message, with a retention period of {RETENTION_S} s"
+        )
+
+
 def fair(messages: int) -> None:
     """Check after how many deliveries each of the thousand small tenants has its message, and print it."""
     program = programs.build_generator()
     with Cluster(3, arguments=("--durability=disk",)) as cluster:
         nodes = list(cluster)
         url = SqsHttp(nodes[0].sqs)("CreateQueue", QueueName=QUEUE)["QueueUrl"]
-        target = System("", nodes[0].sqs, {}, "any:key")
-        filling = load(target, ROWS[2], QUEUE, seconds=600.0, operations=-(-messages // BATCH))
-        run(program, Load(**{name: getattr(filling, name) for name in Load.__slots__} | {"group": "large"}), {})
+        fill(program, nodes[0], messages, group="large")
         for first in range(0, TENANTS, BATCH):
             entries = [
                 {"Id": str(number), "MessageBody": "small", "MessageGroupId": f"small-{number}"}
@@ -264,9 +309,12 @@ def main() -> int:
     options.add_argument("--front-ends", type=int, default=0, metavar="N", help="of each node (%(default)s)")
     options.add_argument("--elasticmq", action="store_true", help="measure ElasticMQ too")
     options.add_argument("--fair", type=int, metavar="N", help="check fair queues with N messages of one tenant")
+    options.add_argument("--memory", type=int, metavar="N", help="check the memory of a queue of N messages")
     given = options.parse_args()
     if given.fair:
         fair(given.fair)
+    elif given.memory:
+        memory(given.memory)
     else:
         speed(ROWS[: given.rows], given.seconds, given.front_ends, with_elasticmq=given.elasticmq)
     return 0

@@ -39,6 +39,7 @@ class Limits:
 @dataclass
 class Index(Limits):
     since: int = 0
+    is_named_fresh: bool = True
 
 
 class PolledModel(RichModel):
@@ -63,18 +64,23 @@ class PolledModel(RichModel):
         self.indexes.pop(name, None)
         return super().delete(name)
 
-    def create(self, name: bytes, _owner: bytes, pairs: list[Any], _indexed: bool) -> bool:
+    def create(self, name: bytes, _owner: bytes, pairs: list[Any], _indexed: bool, annotations: Any = ()) -> bool:
         if name in self.queues:
             return False
         self.set_properties(name, pairs)
-        self.index(name)
+        self.index(name).is_named_fresh = not annotations
         return True
+
+    def gives_traits(self, name: bytes) -> bool:
+        return name in self.indexes and self.indexes[name].is_named_fresh
+
+    def keeps_traits(self, name: bytes) -> bool:
+        return name in self.indexes or super().keeps_traits(name)
 
     def put(self, name: bytes, body: bytes, asked: list[Any], attributes: bytes = b"") -> None:
         super().put(name, body, asked, attributes)
         entry = self.queues[name].entries[-1]
         if name in self.indexes:
-            entry.traits, entry.came_back = entry.traits or PLAIN, entry.came_back or entry.traits is None
             entry.place_us = self.now_us
             self.place(self.queues[name], entry)
             self.queues[name].arrange(entry.group, self.now_us)
@@ -197,7 +203,7 @@ class PolledModel(RichModel):
         entry.number = self.numbers[entry.arrival] = self.deliveries
         entry.remaining -= 1
         entry.delivered += 1
-        entry.traits = entry.traits or PLAIN
+        self.enrich(name, entry)
         entry.first_us = entry.first_us or self.now_us
         return self.polled_row(name, entry)
 

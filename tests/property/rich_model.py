@@ -2,7 +2,8 @@
 
 As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled``
 (not due), ``held`` (behind another one of its group), ``leased``. Returning messages without traits precede new ones
-if they are due at the same microsecond.
+if they are due at the same microsecond. In a queue with a maximum age, a message that was pushed without options gets
+traits when it is delivered; before that, the first in line expires when it has been due for so long.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class RichModel(QueueRules):
     def timer(self, name: bytes) -> int:
         queue = self.queues[name]
         times = [e.due_us for e in queue.entries if e.state == "scheduled" and e.traits]
-        times += [e.traits[1] for e in queue.entries if e.state != "leased" and e.traits and e.traits[1]]
+        times += [us for us, _, _ in self.ends(queue)]
         if not queue.entries and self.value(queue, "max_queue_age") is not None:
             times.append(queue.created_us + self.us(queue, "max_queue_age"))
         return min(times, default=MAX_US)
@@ -105,9 +106,8 @@ class RichModel(QueueRules):
         if not queue.entries:
             self.delete(name)
             return
-        ended = [e for e in queue.entries if e.state != "leased" and e.traits and 0 < e.traits[1] <= self.now_us]
-        for entry in sorted(ended, key=lambda e: (e.traits[1] if e.traits else 0, e.arrival)):
-            self.expire(name, entry)
+        while (first := min(self.ends(queue), default=None, key=lambda one: one[:2])) and first[0] <= self.now_us:
+            self.expire(name, first[2])
         due = [e for e in queue.entries if e.state == "scheduled" and e.traits and e.due_us <= self.now_us]
         for entry in sorted(due, key=lambda e: (e.due_us, e.arrival)):
             self.line_up(queue, entry)
@@ -255,7 +255,7 @@ class RichModel(QueueRules):
             due_us = self.now_us + self.us(queue, "delay", 0)
         ends = [us for us in (ttl_us, self.us(queue, "max_age", 0)) if us]
         expires_us = self.now_us + min(ends) if ends else 0
-        is_rich = priority or expires_us or label or group or due_us > self.now_us
+        is_rich = priority or ttl_us or label or group or due_us > self.now_us or self.gives_traits(name)
         traits = (priority, expires_us, label, group, None) if is_rich else None
         self.arrivals += 1
         queue.add("pushed")
@@ -381,6 +381,7 @@ class RichModel(QueueRules):
             if not self.is_deliverable(name, entry):
                 continue
             run.take(entry)
+            self.enrich(name, entry)
             self.deliveries += 1
             entry.remaining -= charge
             entry.delivered += 1

@@ -50,3 +50,27 @@ class QueueRules:
     def is_used_up(self, queue: Queue, entry: Entry) -> bool:
         most, target = self.value(queue, "max_deliveries"), self.value(queue, "dead_letter_queue")
         return most is not None and entry.delivered >= most and (not target or target in self.queues)
+
+    def ends(self, queue: Queue) -> list[tuple[int, int, Entry]]:
+        """Return when messages expire without being looked at, with their arrival."""
+        waiting = [e for e in queue.entries if e.state != "leased"]
+        ends = [(e.traits[1], e.arrival, e) for e in waiting if e.traits and e.traits[1]]
+        age_us, line = self.us(queue, "max_age"), [e for e in waiting if not e.traits and not e.came_back]
+        if age_us is not None and line:
+            first = min(line, key=lambda e: e.joined)
+            ends.append((first.due_us + age_us, first.arrival, first))
+        return ends
+
+    def gives_traits(self, _name: bytes) -> bool:
+        """Return whether every message that is pushed to the queue gets traits."""
+        return False
+
+    def keeps_traits(self, name: bytes) -> bool:
+        """Return whether every message that is delivered gets traits."""
+        return self.value(self.queues[name], "max_age") is not None
+
+    def enrich(self, name: bytes, entry: Entry) -> None:
+        """Give a message that is delivered traits if it needs them."""
+        if entry.traits is None and self.keeps_traits(name):
+            age_us = self.us(self.queues[name], "max_age")
+            entry.traits = (0, entry.pushed_us + age_us if age_us else 0, b"", b"", None)

@@ -18,7 +18,18 @@ from lmqcluster.core.queue.message_index import tag_of
 
 from .driver import SECOND, UNDO
 from .polled_model import ATTEMPT_US, PolledModel
-from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STEPS_US, RichMachineAgainstModel, _command
+from .test_rich_machine import (
+    BODIES,
+    PROPERTIES,
+    PULL,
+    PUSH,
+    QUEUES,
+    ROWS,
+    SETTLE,
+    STEPS_US,
+    RichMachineAgainstModel,
+    _command,
+)
 
 pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
@@ -63,6 +74,7 @@ PUT = st.one_of(
         *map(st.just, (b"", None, 0, True)),
     ),
     _command(Op.CREATE, QUEUES, st.just(b""), PROPERTIES, st.just(True)),
+    _command(Op.CREATE, QUEUES, st.just(b""), PROPERTIES, st.just(True), st.just([[b"sqs.kind", b"standard"]])),
 )
 
 
@@ -110,6 +122,28 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         for time_us in times_us:
             self._batch(late_us, [[Op.UPDATE, name, (0, "present"), time_us, True]])
         self._batch(late_us, [[Op.DELETE_POLLED, name, [(0, "present")]]])
+
+    @rule(
+        name=QUEUES,
+        age=st.sampled_from([None, 1, 2.5]),
+        bodies=st.lists(BODIES, min_size=1, max_size=6),
+        commands=st.lists(POLL | NAME | PULL | SETTLE | PUT, min_size=1, max_size=6),
+        step_us=STEPS_US,
+        restarts=st.booleans(),
+    )
+    def a_queue_of_sqs(
+        self, name: bytes, age: float | None, bodies: list[bytes], commands: list[Any], step_us: int, restarts: bool
+    ) -> None:
+        own = [] if age is None else [[b"max_age", age]]
+        self._batch(
+            0,
+            [[Op.DELETE, name], [Op.CREATE, name, b"", own, True, [[b"sqs.kind", b"standard"]]]],
+        )
+        self._batch(0, [[Op.PUSH, name, None, bodies, None, 0], [Op.DELETE_POLLED, name, [(0, "none")]]])
+        self._one_by_one(step_us, commands)
+        if restarts:
+            self.restart_from_a_snapshot("replica")
+        self._batch(SECOND, [])
 
     @rule(which=st.sampled_from(["replica", "machine"]), how=st.sampled_from(["present", "none"]))
     def a_consumer_comes_after_a_restart(self, which: str, how: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from lmqcluster.core.dedup.attempts import Attempts
 from lmqcluster.core.handlers import push
 from lmqcluster.core.messages.message import Identity, RichMessage
+from lmqcluster.core.queue import queue
 from lmqcluster.core.queue.limits import PollLimits
 from lmqcluster.core.queue.message_index import MessageIndex
 from lmqcluster.core.queue.queue import Queue
@@ -31,9 +32,9 @@ def tags_that_do_not_fence(patch: pytest.MonkeyPatch) -> None:
 def late_consumers_refused(patch: pytest.MonkeyPatch) -> None:
     original = Queue._named
 
-    def named(queue: Queue, sequence: int, tag: int) -> Any:
-        found = original(queue, sequence, tag)
-        return found if found is None or not tag or found.number in queue.store.leases.messages else None
+    def named(one: Queue, sequence: int, tag: int) -> Any:
+        found = original(one, sequence, tag)
+        return found if found is None or not tag or found.number in one.store.leases.messages else None
 
     patch.setattr(Queue, "_named", named)
 
@@ -129,10 +130,21 @@ def attempts_of_all_owners_together(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Attempts, "find", find)
 
 
+def messages_of_sqs_named_before_their_delivery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue, "KIND", "")
+
+
+def messages_of_sqs_that_stay_plain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue, "with_traits", lambda message, _traits: message)
+    patch.setattr(RichLines, "on_added", lambda *_args: None)
+
+
 PLANTS = [
     attempts_that_end_early,
     attempts_that_a_repetition_prolongs,
     attempts_of_all_owners_together,
+    messages_of_sqs_named_before_their_delivery,
+    messages_of_sqs_that_stay_plain,
     first_deliveries_forgotten,
     only_the_last_queue_counts,
     late_consumers_of_groups_accepted,

@@ -223,6 +223,25 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             self._batch(0, [[Op.PURGE, b"b", 3, wanted, ages] if purges else [Op.REDRIVE, b"b", to, wanted, 3, ages]])
         self._batch(0, [[Op.SUSPEND, b"d", False], [Op.PULL, b"d", 3]])
 
+    @rule(
+        age=st.sampled_from([1, 2.5]),
+        commands=st.lists(PULL | SETTLE, min_size=1, max_size=4),
+        step_us=STEPS_US,
+        late=st.sampled_from([None, b"c"]),
+        restarts=st.booleans(),
+    )
+    def messages_grow_old(
+        self, age: float, commands: list[Any], step_us: int, late: bytes | None, restarts: bool
+    ) -> None:
+        self._batch(0, [[Op.SET_PROPERTIES, b"e", [[b"max_age", age], [b"expire_to_queue", late]]]])
+        row = [b"z", None, b"", None, [-1, 0, SECOND // 2, 0, b"", b""]]
+        pushes = [[Op.PUSH, b"e", None, [b"x", b"y"], None, 0], [Op.PUSH_ROWS, b"e", [row]]]
+        for op, _, *arguments in commands:
+            self._batch(step_us, [*pushes, [op, b"e", *arguments]])
+        if restarts:
+            self.restart_from_a_snapshot("replica")
+        self._batch(SECOND, [])
+
     @rule(items=st.integers(0, 3), pushes=st.lists(ROWS, min_size=1, max_size=3), command=TRANSACTION)
     def a_full_queue_in_a_transaction(self, items: int, pushes: list[Any], command: list[Any]) -> None:
         self._batch(

@@ -17,7 +17,7 @@ from lmqcluster.core.handlers import bulk, push_plan
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import PushFlag
 from lmqcluster.core.messages.attributes import reasoned
-from lmqcluster.core.messages.message import RichMessage
+from lmqcluster.core.messages.message import PLAIN_TRAITS, RichMessage, with_traits
 from lmqcluster.core.queue import queue, rich_messages
 from lmqcluster.core.queue.expiry import NEVER
 from lmqcluster.core.queue.options import QueueOptions
@@ -31,6 +31,7 @@ from lmqcluster.core.routing.waiting_pushes import WaitingPushes
 from lmqcluster.core.sessions.locks import Locks
 from lmqcluster.core.sessions.sessions import Sessions
 from lmqcluster.core.snapshot import view
+from lmqcluster.core.snapshot.records import Restoration
 from lmqcluster.core.state import state as queue_state
 from lmqcluster.core.timers import idle_queues
 
@@ -104,7 +105,26 @@ def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
 
 def ages_forgotten_by_timers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "is_too_old", lambda *_args: False)
-    patch.setattr(Queue, "next_timer_us", lambda one: NEVER if one.rich is None else one.rich.next_us())
+    patch.setattr(Queue, "next_timer_us", lambda one: one.store.enriched().next_us())
+
+
+def ages_noticed_only_by_consumers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageStore, "aged_us", lambda _store: NEVER)
+
+
+def ages_that_end_with_a_delivery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue, "with_traits", lambda message, _traits: with_traits(message, PLAIN_TRAITS))
+
+
+def snapshots_that_forget_ages(patch: pytest.MonkeyPatch) -> None:
+    original = Restoration._end_queue
+
+    def end_queue(restoration: Restoration) -> None:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(MessageStore, "aged_us", lambda _store: NEVER)
+            original(restoration)
+
+    patch.setattr(Restoration, "_end_queue", end_queue)
 
 
 def one_too_many(patch: pytest.MonkeyPatch) -> None:
@@ -346,6 +366,9 @@ PLANTS: list[Plant] = [
     snapshots_without_places,
     expired_messages_delivered,
     ages_forgotten_by_timers,
+    ages_noticed_only_by_consumers,
+    ages_that_end_with_a_delivery,
+    snapshots_that_forget_ages,
     one_too_many,
     leased_messages_counted,
     lost_dead_letters,

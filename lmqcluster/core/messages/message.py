@@ -9,7 +9,7 @@ from .bodies import Body
 __all__ = [
     "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Identity", "Message", "Meta",
     "Origin", "Part", "RichMessage", "Traits", "content_bytes", "content_count", "identity_of", "loaded", "message_bytes",
-    "part_bytes", "traits_of", "with_content",
+    "part_bytes", "traits_of", "with_content", "with_traits",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -187,6 +187,13 @@ def with_content(message: Message, content: Content) -> Message:
         copy = Message(message.sequence, message.due_us, message.remaining, message.meta, content)
     copy.ready_us, copy.pushed_us, copy.delivered = message.ready_us, message.pushed_us, message.delivered
     return copy
+
+
+def with_traits(message: Message, traits: Traits) -> RichMessage:
+    """Return a copy of a message that has no traits, with these."""
+    rich = RichMessage(message.sequence, message.due_us, message.remaining, message.meta, message.content, traits)
+    rich.ready_us, rich.pushed_us, rich.delivered = message.ready_us, message.pushed_us, message.delivered
+    return rich
 
 
 def content_count(content: Content) -> int:

@@ -24,7 +24,7 @@ NO_ANNOTATIONS: Annotations = MappingProxyType({})
 """Those of most queues."""
 
 KIND, FIFO = "sqs.kind", "fifo"
-"""The annotation with the kind of a queue, and its value for a FIFO queue of SQS. All other queues are of one kind."""
+"""The annotation with the kind of a queue made over SQS, and its value for a FIFO queue. All other queues are of one kind."""
 ANNOTATIONS_MAX = 100
 """Most annotations of a queue."""
 ANNOTATION_BYTES_MAX = 16 * 1024

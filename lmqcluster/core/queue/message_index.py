@@ -27,7 +27,8 @@ class MessageIndex:
     """The index of one queue.
 
     It holds the messages with traits that are in line, and the numbers of those that have one, leased or in line, so
-    it is never larger than the queue. Messages older than the index are found once they have been delivered.
+    it is never larger than the queue. Messages older than the index are found once they have been delivered, and so are
+    those that were pushed without options to a queue made over SQS.
 
     Attributes:
         since: sequence of the last message before the index was made.

@@ -18,6 +18,7 @@ from ..messages.message import (
     Traits,
     content_count,
     message_bytes,
+    with_traits,
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
@@ -179,6 +180,24 @@ class Queue:
         """Return whether only one session at a time may pull."""
         options = self.settings.options
         return options is not None and options.exclusive
+
+    def finds_by_id(self) -> bool:
+        """Return whether messages must be addressable by id before their first delivery.
+
+        SQS never does that, and bodies in an accumulation window have no ids.
+        """
+        rich = self.store.rich
+        return (
+            rich is not None and rich.index is not None and KIND not in self.annotations and not self.settings.accum_us
+        )
+
+    def gives_traits(self) -> bool:
+        """Return whether messages get traits when they are pushed, not only when they are delivered.
+
+        Those that may expire do not accumulate.
+        """
+        accum_us, options = self.settings.accum_us, self.settings.options
+        return self.finds_by_id() or (accum_us > 0 and options is not None and options.max_age_us is not None)
 
     # --- coming in ------------------------------------------------------------------------------------------------
 
@@ -394,7 +413,7 @@ class Queue:
             if message is None:
                 break
             if self._is_deliverable(message, now_us):
-                rich.begin_flight(message, now_us)
+                message = self._begin_flight(rich, message, now_us)
                 taken.append(message)
                 group_max = count if whole_groups else len(taken) + self._followers_max()
                 if group_max > len(taken):
@@ -407,6 +426,21 @@ class Queue:
         if taken and self.pushes_waiting:
             self.exits.changed(self)
         return taken
+
+    def _begin_flight(self, rich: RichLines, message: Message, now_us: int) -> Message:
+        """Return a message that is about to be delivered, with traits if the queue needs them once it has left its place.
+
+        With an index, a client that has polled it can address it at any place in line. With a maximum age, it expires in
+        time at any place.
+        """
+        options = self.settings.options
+        age_us = None if options is None else options.max_age_us
+        if not isinstance(message, RichMessage) and (age_us is not None or rich.index is not None):
+            traits = PLAIN_TRAITS if age_us is None else Traits(expires_us=message.pushed_us + age_us)
+            message = with_traits(message, traits)
+            rich.on_added(message)
+        rich.begin_flight(message, now_us)
+        return message
 
     def _followers_max(self) -> int:
         """Return how many messages of a group may follow the first one in a pull."""
@@ -527,7 +561,9 @@ class Queue:
 
     def next_timer_us(self) -> int:
         """Return when the next timer of the queue is due, lease expiry aside."""
-        due_us = NEVER if self.store.rich is None else self.store.rich.next_us()
+        due_us = self.store.aged_us()
+        if self.store.rich is not None:
+            due_us = min(due_us, self.store.rich.next_us())
         options = self.settings.options
         if options is not None and options.max_queue_age_us is not None and not len(self):
             due_us = min(due_us, self.created_us + options.max_queue_age_us)
@@ -544,10 +580,9 @@ class Queue:
         rich = self.store.enriched()
         done = 0
         while limit is None or done < limit:
-            message = rich.first_expired(now_us)
+            message = self.store.pop_aged(rich, now_us)
             if message is None:
                 break
-            rich.take(message)
             self._expire(message, now_us)
             done += 1
         done += rich.promote(now_us, (NEVER if limit is None else limit) - done)
@@ -821,10 +856,9 @@ class Queue:
             hide_us: how long the messages stay hidden.
             takes_hidden: also take messages that are delayed or leased, in the order in which they would become due.
         """
-        found = self._earliest(now_us, count) if takes_hidden else self._due(now_us, count)
-        if not found:
+        messages = self._earliest(now_us, count) if takes_hidden else self._due(now_us, count)
+        if not messages:
             return []
-        messages = [self._with_traits(message) for message in found]
         if hide_us > 0:
             return self.lease(now_us, count, last_number, now_us + hide_us, due=messages)
         if self.pre_images is not None:
@@ -841,17 +875,6 @@ class Queue:
             self._return(message, now_us, now_us + hide_us)
         return delivered
 
-    def _with_traits(self, message: Message) -> Message:
-        """Return the message with traits, so that a client that polled it can address it at any place in line."""
-        if isinstance(message, RichMessage):
-            return message
-        rich = RichMessage(
-            message.sequence, message.due_us, message.remaining, message.meta, message.content, PLAIN_TRAITS
-        )
-        rich.ready_us, rich.pushed_us, rich.delivered = message.ready_us, message.pushed_us, message.delivered
-        self.store.enriched().on_added(rich)
-        return rich
-
     def _earliest(self, now_us: int, count: int) -> list[Message]:
         """Return the messages of `_due`; if too few are due, add the next ones, even if they are delayed or leased."""
         taken: list[Message] = []
@@ -866,9 +889,8 @@ class Queue:
             if hidden is None:
                 break
             if self._is_deliverable(hidden, now_us):
-                rich.begin_flight(hidden, now_us)
                 self.limits.charge(now_us, 1)
-                taken.append(hidden)
+                taken.append(self._begin_flight(rich, hidden, now_us))
                 passed -= 1
             else:
                 self._remove_undeliverable(hidden, now_us)

@@ -33,6 +33,7 @@ from ..messages.message import (
     with_content,
 )
 from ..messages.totals import Totals
+from .expiry import NEVER
 from .lease_table import LeaseTable
 from .paged_tail import Chunk, PagedTail
 from .pager import Pager
@@ -153,10 +154,6 @@ class MessageStore:
             self.rich.configure(self.settings.options, self.leases.messages.values())
         return self.rich
 
-    def finds_by_id(self) -> bool:
-        """Return whether pushed messages must be addressable by id; bodies in an accumulation window are not."""
-        return self.rich is not None and self.rich.index is not None and not self.settings.accum_us
-
     def earliest_us(self) -> int | None:
         """Return the earliest due time of all messages, leased ones included, or None if the queue is empty."""
         if self.rich is None:
@@ -177,6 +174,17 @@ class MessageStore:
             return lease_us
         delayed_us = self.delayed[0][0]
         return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
+
+    def aged_us(self) -> int:
+        """Return when the first ready message reaches the maximum age.
+
+        The line is in the order of its due times, and a message that was never delivered was due when it was pushed. So
+        those behind it reach that age later, and no message in pages has to be looked at.
+        """
+        options = self.settings.options
+        if not self.ready or options is None or options.max_age_us is None:
+            return NEVER
+        return self.ready[0].due_us + options.max_age_us
 
     # --- coming in ------------------------------------------------------------------------------------------------
 
@@ -398,6 +406,16 @@ class MessageStore:
         if message is self.window:
             self.window = None
         return message
+
+    def pop_aged(self, rich: RichLines, now_us: int) -> Message | None:
+        """Remove the message in line that expired first; None if none has."""
+        first, aged_us = rich.first_expired(now_us), self.aged_us()
+        if first is None:
+            return self.pop_ready() if aged_us <= now_us else None
+        if (aged_us, self.ready[0].sequence if self.ready else 0) < (first.traits.expires_us, first.sequence):
+            return self.pop_ready()
+        rich.take(first)
+        return first
 
     def pop_expired(self) -> Message:
         number, message = self.leases.pop_head()

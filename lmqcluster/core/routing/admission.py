@@ -45,6 +45,10 @@ class Push(NamedTuple):
     label: bytes = b""
     group: bytes = b""
 
+    def has_traits(self) -> bool:
+        """Return whether the message has traits in any queue."""
+        return bool(self.ttl_us or self.priority or self.label or self.group)
+
 
 PLAIN_PUSH = Push()
 
@@ -120,11 +124,7 @@ class Admission:
 
     def takes_all(self, queue: Queue, contents: Sequence[bytes]) -> bool:
         """Return whether the queue stores all of these bodies, in this queue alone and indexed by id."""
-        if (
-            queue.settings.options is not None
-            or not queue.store.finds_by_id()
-            or self._bindings.has_targets(queue.name)
-        ):
+        if queue.settings.options is not None or not queue.finds_by_id() or self._bindings.has_targets(queue.name):
             return False
         return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
 
@@ -210,13 +210,13 @@ class Admission:
             due_us = now_us + push.delay_us
         elif options is not None and not due_us:
             due_us = now_us + options.delay_us
-        ends = [push.ttl_us] if push.ttl_us else []
-        if options is not None and options.max_age_us is not None:
-            ends.append(options.max_age_us)
-        traits = _traits(push, now_us + min(ends) if ends else 0)
         state.last_sequence += 1
         flag: int = PushFlag.STORED
-        if traits != PLAIN_TRAITS or due_us > now_us or queue.store.finds_by_id():
+        if push.has_traits() or due_us > now_us or queue.gives_traits():
+            ends = [push.ttl_us] if push.ttl_us else []
+            if options is not None and options.max_age_us is not None:
+                ends.append(options.max_age_us)
+            traits = _traits(push, now_us + min(ends) if ends else 0)
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
         else:
             flag = queue.push(now_us, state.last_sequence, meta, [content])[0]

@@ -273,7 +273,6 @@ class Restoration:
             self._buckets.append(partial(setattr, queue.limits, "full_ns", full_ns))
         if rich_flag:
             queue.store.enriched()
-        self._state.timers.note(queue)
         self._state.lease_watch.load(queue)
         self._state.idle.load(queue)
         queue.suspended = bool(flag)
@@ -352,7 +351,6 @@ class Restoration:
             if not isinstance(message, RichMessage):
                 raise ValueError("a message in a line for those with traits has none")
             queue.store.enriched().load(line, message)
-        self._state.timers.note(queue)
 
     def _take_ready(self, *columns: Any) -> None:
         queue = self._current()
@@ -447,8 +445,10 @@ class Restoration:
         return self._queue
 
     def _end_queue(self) -> None:
-        if self._queue is not None and self._queue.store.rich is not None and self._queue.store.rich.fair is not None:
-            self._queue.store.rich.fair.loaded()
+        if self._queue is not None:
+            rich = self._queue.store.rich
+            if rich is not None and rich.fair is not None:
+                rich.fair.loaded()
             self._state.timers.note(self._queue)
         if self._bodies is not None:
             self._bodies.end()

@@ -265,3 +265,16 @@ def test_a_pull_needs_the_bodies_of_expired_messages_that_it_forwards() -> None:
     assert len(needed) == 2
     assert loaded_by(driver, store, [Op.PULL, Q, 1]) == needed
     assert driver.size(b"expired") + driver.size(b"dead") == 2
+
+
+def test_a_batch_needs_the_chunks_of_messages_that_reach_the_maximum_age() -> None:
+    driver, store = paged_driver()
+    driver.set(Q, max_age=10, expire_to_queue="expired")
+    push_plain(driver, 1_000)
+    driver.machine.state.pager.page_out(1_000)
+    assert announced(driver) == []
+    driver.wait(10)
+    needed = set(announced(driver))
+    assert needed
+    assert loaded_by(driver, store) == needed
+    assert driver.size(b"expired") == 1_000

@@ -11,6 +11,8 @@ from lmqcluster.core.log.results import TagState
 from lmqcluster.core.queue.message_index import tag_of
 from tests.property.driver import SECOND, Driver, copied
 
+from .test_bodies import paged_driver
+
 Q = b"q"
 
 
@@ -72,6 +74,32 @@ def test_a_throttle_limits_polls_per_window_also_over_a_restore(driver: Driver, 
         assert _refusal(driver) == "throttled"
     driver.wait(60)
     _poll(driver, 0)
+
+
+@pytest.mark.parametrize("annotations", [[], [["sqs.kind", "standard"]]], ids=["queued", "sqs"])
+def test_messages_that_sqs_cannot_name_yet_are_paged(annotations: list[list[str]]) -> None:
+    """A client of queued names those that were never delivered, too, so they are in the index."""
+    driver, store = paged_driver()
+    named = [[key.encode(), text.encode()] for key, text in annotations]
+    driver.do(Op.CREATE, Q, b"", [["max_age", 345_600]], True, named)
+    for start in range(0, 20_000, 1_000):
+        rows = [[b"%d" % number, b"text/plain", b"", None, []] for number in range(start, start + 1_000)]
+        driver.do(Op.PUSH_ATTEMPTS, Q, rows, b"")
+    driver.machine.state.pager.page_out(1_000)
+    queue = driver.machine.state.queues[Q]
+    last = driver.machine.state.last_sequence
+    if not annotations:
+        assert (len(queue.store.enriched()), store.payloads) == (20_000, {})
+        assert driver.do(Op.DELETE_POLLED, Q, [(last, 0)]) == [TagState.VALID]
+        return
+    assert (len(queue.store.enriched()), len(queue), queue.store.due_count(driver.now_us)) == (0, 20_000, 20_000)
+    assert driver.machine.state.pager.paged_messages > 10_000
+    assert driver.do(Op.DELETE_POLLED, Q, [(last, 0)]) == [TagState.GONE]
+    for number in range(20_000):
+        ((_, delivery, _, message),) = driver.do(Op.POLL, Q, 1, 60 * SECOND, False, False)
+        assert message.content == b"%d" % number
+        assert driver.do(Op.DELETE_POLLED, Q, [(message.sequence, tag_of(delivery))]) == [TagState.VALID]
+    assert (len(queue), queue.store.enriched().trait_bytes) == (0, 0)
 
 
 def _refusal(driver: Driver) -> Any:

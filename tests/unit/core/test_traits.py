@@ -190,6 +190,44 @@ def test_a_shorter_age_applies_to_waiting_messages(driver: Driver) -> None:
     assert driver.machine.state.queues[Q].counters.expired_total == 1
 
 
+@pytest.mark.parametrize("step", [0.5, 8])
+def test_messages_of_one_age_are_plain_until_their_delivery_and_expire_in_order(driver: Driver, step: float) -> None:
+    driver.set(Q, max_age=10, timeout=60, expire_to_queue="late")
+    for number in range(4):
+        driver.push(Q, b"%d" % number)
+        push(driver, b"%d short" % number, ttl=9.5)
+        driver.wait(1)
+    queue = driver.machine.state.queues[Q]
+    assert (len(queue.store.ready), len(queue.store.enriched())) == (4, 4)
+    driver = Driver(copied(driver.machine))
+    queue = driver.machine.state.queues[Q]
+    first, second = numbers(driver.pull(Q, 2))
+    driver.nack(Q, first)
+    assert len(queue.store.ready) == 3
+    driver.nack(Q, second)
+    driver.wait(6)
+    while left := driver.size(Q):
+        driver.wait(step)
+        assert driver.machine.state.expiry.next_us <= driver.now_us, "the leader proposes a batch then"
+        driver.tick()
+        assert driver.size(Q) == max(0, left - round(step / 0.5))
+    late = [b"0 short", b"0", b"1 short", b"1", b"2 short", b"2", b"3 short", b"3"]
+    assert driver.drain(b"late") == late
+    assert driver.machine.state.expiry.next_us > driver.now_us + SECOND
+
+
+def test_a_longer_age_applies_to_messages_that_were_not_delivered(driver: Driver) -> None:
+    driver.set(Q, max_age=3)
+    driver.push(Q, b"x")
+    driver.set(Q, max_age=30)
+    driver.wait(29)
+    driver.tick()
+    assert driver.size(Q) == 1
+    driver.wait(1)
+    driver.tick()
+    assert driver.size(Q) == 0
+
+
 def test_very_many_messages_that_expire_at_once_are_removed_in_steps(driver: Driver) -> None:
     """A batch expires a thousand of them; the remaining ones are not delivered either."""
     rows = [[b"x", None, b"", None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
@@ -203,10 +241,12 @@ def test_very_many_messages_that_expire_at_once_are_removed_in_steps(driver: Dri
 
 
 def test_a_pull_skips_a_bounded_number_of_expired_messages(driver: Driver) -> None:
-    driver.push(Q, *[b"x"] * (PASSES_MAX + 10))
+    timed = 1_000
+    driver.push(Q, *[b"x"] * (timed + PASSES_MAX + 10))
     driver.set(Q, max_age=1)
     driver.wait(2)
     assert driver.do(Op.PULL, Q, 1) is None, "it has to be repeated"
+    assert driver.size(Q) == 10
     assert driver.do(Op.PULL, Q, 1) == []
 
 
