@@ -122,6 +122,24 @@ class Admission:
                 flags.append(PushFlag.OVERSIZED)
         return flags
 
+    def appends(self, queue: Queue, contents: Sequence[bytes], push: Push) -> bool:
+        """Return whether the queue appends all of these bodies to its line: the usual push to a queue with options."""
+        options = queue.settings.options
+        if push.has_traits() or push.delay_us > 0 or push.due_us or queue.gives_traits():
+            return False
+        if self._bindings.has_targets(queue.name) or len(contents) > COPIES_MAX:
+            return False
+        bytes_max = COPY_BYTES_MAX
+        if options is not None:
+            is_delayed = options.delay_us > 0 and push.delay_us < 0
+            if is_delayed or options.destinations or options.fanout_only or queue.pushes_waiting:
+                return False
+            if options.max_items is not None or options.max_bytes is not None:
+                return False
+            if options.max_item_bytes is not None:
+                bytes_max = min(bytes_max, options.max_item_bytes)
+        return max(map(len, contents), default=0) <= bytes_max
+
     def takes_all(self, queue: Queue, contents: Sequence[bytes]) -> bool:
         """Return whether the queue stores all of these bodies, in this queue alone and indexed by id."""
         if queue.settings.options is not None or not queue.finds_by_id() or self._bindings.has_targets(queue.name):

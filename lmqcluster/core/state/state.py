@@ -394,7 +394,7 @@ class State:
 
         Bodies that exceed a limit of the queue are flagged and not stored.
         """
-        if queue.special or push is not PLAIN_PUSH:
+        if (queue.special or push is not PLAIN_PUSH) and not self.admission.appends(queue, contents, push):
             return self.admission.store(queue, meta, contents, push)
         flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
         self.last_sequence += len(contents)
