@@ -64,7 +64,7 @@ _TYPES: Final[dict[type[Touch], tuple[frozenset[type], ...]]] = {
     Copies: (_LIST,),
     Returned: (_BYTES, _LIST),
     Released: (_NUMBER,),
-    Moved: (_BYTES, frozenset((bytes, type(None))), _NUMBER),
+    Moved: (_BYTES, frozenset((bytes, type(None))), _NUMBER, frozenset((list, type(None)))),
 }
 """The types that the fields of a touch have if its command is sound."""
 
@@ -204,7 +204,9 @@ def _messages_being_moved(state: State, touches: list[Touch]) -> Iterator[Messag
         if queue.store.rich is not None and touch.label is None:
             yield from islice(chain(queue.store.rich.waiting, queue.store.rich.scheduled), count)
         elif queue.store.rich is not None and touch.label is not None:
-            yield from queue.store.rich.moved(touch.label, count)
+            given = touch.sequences
+            numbers = None if given is None else [one for one in given[:_MOVED_MAX] if type(one) is int]
+            yield from queue.store.rich.moved(touch.label, count, numbers)
 
 
 def _shortened(state: State, touches: list[Touch]) -> Iterator[Message]:

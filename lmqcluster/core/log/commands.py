@@ -578,8 +578,7 @@ class Redrive(Command):
     sequences: list[int] | None = None
 
     def touches(self) -> tuple[Touch, ...]:
-        # The bodies of a few single messages are read when they are needed.
-        return (Moved(self.queue, self.label, self.limit),) if self.sequences is None else ()
+        return (Moved(self.queue, self.label, self.limit, self.sequences),)
 
 
 @dataclass(slots=True)

@@ -45,11 +45,12 @@ class Released(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Up to `most` messages that go to another queue; those with `label` if it is not None."""
+    """Up to `most` messages that go to another queue; those with `label` and with `sequences`, of those that are not None."""
 
     queue: bytes
     label: bytes | None
     most: int
+    sequences: list[int] | None = None
 
 
 Touch = Head | Tail | Copies | Returned | Released | Moved

@@ -205,6 +205,22 @@ def test_moved_and_redriven_messages_need_their_bodies() -> None:
     assert loaded_by(driver, store, move) == needed
 
 
+def test_redriven_messages_that_are_named_need_their_bodies_and_no_others() -> None:
+    driver, store = paged_driver()
+    pager = driver.machine.state.pager
+    pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    driver.do(Op.PUSH, Q, None, [b"one", b"two", b"three"], None, 0)
+    driver.nack(Q, *numbers(driver.pull(Q, 3)))
+    pager.page_out(1_000)
+    _first, second, third = [message.sequence for message in driver.machine.state.queues[b"dead"].store.rich.waiting]
+    redrive = [Op.REDRIVE, b"dead", b"", b"", 2, [third, second]]
+    needed = announced(driver, redrive)
+    assert len(needed) == 2
+    assert announced(driver, [Op.REDRIVE, b"dead", b"", b"", 2, [third, None, "text", 1 << 80, -1]]) == needed[1:]
+    assert loaded_by(driver, store, redrive) == set(needed)
+
+
 @pytest.mark.parametrize(
     "command",
     [
