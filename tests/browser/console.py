@@ -85,9 +85,11 @@ class Console:
 
     def confirm(self, button: str) -> str:
         """Press a button of the open dialog and wait until it has finished; return the command that was shown."""
+        confirming = self.dialog.get_by_role("button", name=button, exact=True)
+        confirming.wait_for()
         command = self.dialog.locator(".command code")
         line = command.inner_text() if command.count() else ""
-        self.dialog.get_by_role("button", name=button, exact=True).click()
+        confirming.click()
         expect(self.dialog).to_have_count(0)
         return line
 

@@ -128,7 +128,7 @@ def test_new_queue(open_console: OpenConsole, client: Client, queue_name: str) -
     console = open_console("queues")
     console.press("New queue")
     console.fill("Name", f"{queue_name} 'new'")
-    assert understood(console.confirm("Create")) == ["queue", "set"]
+    assert understood(console.confirm("Create")) == ["queue", "create"]
     expect(console.main.get_by_role("heading", level=1)).to_contain_text(f"{queue_name} 'new'")
     expect(console.tile("ready")).to_have_text("0")
     assert console.errors == []
