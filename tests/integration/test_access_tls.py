@@ -194,7 +194,7 @@ def test_changed_files_are_loaded_without_a_signal(tmp_path: Path) -> None:
         (node.certificates / "n1.key").write_text("no key")
         wait_for(lambda: "keeping the old ones" in node.process.log(), "the node complains")
         with node.get("/metrics", SECRET) as answer:
-            assert b"\nlmq_failed_reloads_total 1\n" in answer.read()
+            assert b"\nlmq_credentials_outdated 1\n" in answer.read()
         assert node.serial(node.process.http) == node.serial(node.process.raft) == renewed
 
 

@@ -24,7 +24,7 @@ class Credentials:
         reload_certificates: loads the certificates for clients and peers; raises if a file is unusable.
 
     Attributes:
-        failed_reloads: how often a file was unusable.
+        outdated: the files have changed, but one of them was unusable.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Credentials:
         access: Access,
         reload_certificates: Callable[[], None],
     ) -> None:
-        self.failed_reloads = 0
+        self.outdated = False
         self._paths = {path for path in (*certificates, token_file) if path is not None}
         self._token_file = token_file
         self._access = access
@@ -50,9 +50,10 @@ class Credentials:
             if self._token_file is not None:
                 self._access.set_admin_token(read_admin_token(self._token_file))
         except (OSError, ValueError) as exc:
-            self.failed_reloads += 1
+            self.outdated = True
             log.error("cannot reload certificate and admin token, keeping the old ones", reason=str(exc))  # noqa: TRY400  no bug of ours
         else:
+            self.outdated = False
             log.info("certificate and admin token reloaded")
 
     async def watch(self) -> None:

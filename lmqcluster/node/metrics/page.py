@@ -206,4 +206,4 @@ class _Scrape:
     def _tls(self) -> None:
         if self._node.tls is not None:
             self._page.value("lmq_tls_certificate_expiry_seconds", self._node.tls.expires_s)
-        self._page.value("lmq_failed_reloads_total", self._node.credentials.failed_reloads)
+        self._page.value("lmq_credentials_outdated", self._node.credentials.outdated)

@@ -309,10 +309,10 @@ SECTIONS: Final = (
                 when="with TLS",
             ),
             Definition(
-                "lmq_failed_reloads_total",
-                "counter",
-                "Changes of certificates or of the administrator's token that the node could not load; it keeps the old "
-                "ones, and its log has the reason.",
+                "lmq_credentials_outdated",
+                "gauge",
+                "1 after a change of certificates or of the administrator's token that the node could not load: it keeps the "
+                "old ones, and its log has the reason; 0 once it has loaded them.",
             ),
             Definition(
                 "lmq_event_loop_lag_seconds",
