@@ -39,7 +39,7 @@ CASES = [
     Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
     Case("throttled by pages that are never written", "node", "no progress", script="flood on a full disk"),
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
-    Case("pages are not waited for", "queues", "exception", profile="paging", seed=23),
+    Case("pages are not waited for", "queues", "exception", profile="paging", seed=35),
     Case("no newer state is asked for", "node", "exception", script="page left behind"),
     Case("no newer state is asked for", "queues", "exception", profile="paging", seed=28),
     Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
