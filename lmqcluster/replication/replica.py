@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgpack
 import structlog
@@ -82,6 +82,13 @@ class _Seen:
     term: int = -1
 
 
+class _Applied(NamedTuple):
+    """What was applied since the start: the bytes of the entries, and the time in seconds that it took."""
+
+    size_bytes: int = 0
+    seconds: float = 0.0
+
+
 class Replica:
     """A running member.
 
@@ -118,8 +125,8 @@ class Replica:
         self.peers: dict[str, NodeInfo] = {}
         self.obstacle = ""
         self.applied_batches = self.applied_bytes = self.skipped_total = 0
-        # Bytes of applied entries that no snapshot holds, now and when the pending snapshot was begun.
-        self._unsaved_bytes = self._unsaved_at_request = 0
+        # What the latest snapshot holds, and what the pending one does.
+        self._saved = self._to_save = _Applied()
         self._about = about
         self._listener = listener
         self._settings = settings
@@ -281,11 +288,15 @@ class Replica:
         spare = self.journal.prepare_spare()
         if spare is not None:
             self._file_worker.run(spare, self._spare_made)
-        latest = self.snapshots.latest()
-        if self._unsaved_bytes > max(self._settings.snapshot_log_bytes, 0 if latest is None else latest.size_bytes):
+        latest, applied, saved = self.snapshots.latest(), self._applied(), self._saved
+        log_bytes, apply_s = applied.size_bytes - saved.size_bytes, applied.seconds - saved.seconds
+        if self._settings.is_snapshot_due(log_bytes, apply_s, 0 if latest is None else latest.size_bytes):
             self.snapshots.request()
         else:
             self.snapshots.request_for_space()
+
+    def _applied(self) -> _Applied:
+        return _Applied(self.applied_bytes, self.core.applying_s)
 
     def _spare_made(self, error: Exception | None) -> None:
         if error is not None:
@@ -305,7 +316,7 @@ class Replica:
 
     def position(self) -> tuple[int, int, dict[str, str]]:
         """Return index and term of the last applied entry, and the members at that index."""
-        self._unsaved_at_request = self._unsaved_bytes
+        self._to_save = self._applied()
         return self.core.applied_position()
 
     def peers_now(self) -> list[PeerNode]:
@@ -331,7 +342,7 @@ class Replica:
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:  # noqa: ARG002 - the core asks for the latest
         """Compact the log, as a snapshot is complete."""
-        self._unsaved_bytes -= self._unsaved_at_request
+        self._saved = self._to_save
         self.core.compact()
 
     def replace_machine(self, machine: Machine) -> None:
@@ -341,7 +352,7 @@ class Replica:
         self.machine = machine
         self.page_supply.installed()
         self.core.is_held_back = False
-        self._unsaved_bytes = 0
+        self._saved = self._applied()
         self.clock.follow(machine.state.now_us)
         self._listener.state_replaced()
 
@@ -501,7 +512,6 @@ class Replica:
             self.lost_receipts.renewed(index)
         self.applied_batches += 1
         self.applied_bytes += len(command)
-        self._unsaved_bytes += len(command)
         self.machine.state.pager.page_out(PAGES_PER_BATCH)
         self.core.is_throttled = self.throttle.update(self.machine.state.pager)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)

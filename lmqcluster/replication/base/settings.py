@@ -25,7 +25,8 @@ class RaftSettings:
         append_bytes_max: most bytes of entries in one message.
         log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
             needs them; beyond the hard limit they are dropped for a slow follower too, which then gets a snapshot.
-        snapshot_log_bytes: a new snapshot is taken if the log has grown by more than this and more than the last one's size.
+        snapshot_log_bytes, snapshot_apply_s: a new snapshot is taken if the log has grown by more than the last one's size,
+            and by more than these bytes or by entries that took longer than this to apply.
         backlog_bytes: bytes of the backlogs kept in memory, besides the next messages of each queue; the rest is in pages.
         apply_bytes_max: approximate bytes of entries that one step applies.
         apply_s_max: a step applies no further entry after this time, because heartbeats wait for it.
@@ -43,11 +44,21 @@ class RaftSettings:
     log_bytes_soft: int = 32 * 1024 * 1024
     log_bytes_hard: int = 256 * 1024 * 1024
     snapshot_log_bytes: int = 64 * 1024 * 1024
+    snapshot_apply_s: float = 5.0
     backlog_bytes: int = BACKLOG_BYTES
     apply_bytes_max: int = 1024 * 1024
     apply_s_max: float = 0.05
     learner_lag_max: int = 100
     learner_patience_s: float = 30.0
+
+    def is_snapshot_due(self, log_bytes: int, apply_s: float, latest_bytes: int) -> bool:
+        """Return whether a snapshot is due if the log has grown by so many bytes, which took so long to apply, since the last.
+
+        The last one has `latest_bytes`. The state of a cluster whose entries are costly, as those of pushes with attempts
+        are, is saved earlier, because a restart applies them again.
+        """
+        is_long = log_bytes > self.snapshot_log_bytes or apply_s > self.snapshot_apply_s
+        return is_long and log_bytes > latest_bytes
 
     def to_library(self) -> Any:
         """Return PySyncObj's configuration: no ticking thread, no files, no compaction, no chunking."""

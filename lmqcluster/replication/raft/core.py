@@ -75,6 +75,7 @@ class RaftCore(SyncObj):
         is_throttled: nothing is applied for now, because memory grows faster than the disk can write, or because the
             next batch needs pages that are being read.
         needs_snapshot: the state cannot continue with the log, so any newer snapshot is useful.
+        applying_s: time in seconds that entries have taken to apply since the start.
     """
 
     # The library's private state.
@@ -119,6 +120,7 @@ class RaftCore(SyncObj):
         self._synced_last = journal.last_index
         # The library's constructor asks for the end of the log.
         self._journal = journal
+        self.applying_s = 0.0
         others = [PeerNode(node_id, address) for node_id, address in members.items() if node_id != self_id]
         super().__init__(PeerNode(self_id), others, settings.to_library(), nodeClass=PeerNode, transport=transport)
         self._self_id = self_id
@@ -737,7 +739,8 @@ class RaftCore(SyncObj):
         """
         if self.is_installing() or self.commit_index() <= self.applied_index():
             return False
-        ends_s = library.monotonicTime() + self._settings.apply_s_max
+        begin_s = library.monotonicTime()
+        ends_s = begin_s + self._settings.apply_s_max
         for command, index, term in self._journal.entries(self.applied_index() + 1, self._settings.apply_bytes_max):
             if index > self.commit_index() or self.is_throttled or library.monotonicTime() > ends_s:
                 break
@@ -748,6 +751,7 @@ class RaftCore(SyncObj):
             self._SyncObj__raftLastApplied = index
             for proposed_term, callback in self._SyncObj__commandsWaitingCommit.pop(index, ()):
                 callback(None, FAIL_REASON.SUCCESS if proposed_term == term else FAIL_REASON.DISCARDED)
+        self.applying_s += library.monotonicTime() - begin_s
         return False
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
