@@ -83,7 +83,7 @@ class _Seen:
 
 
 class _Applied(NamedTuple):
-    """What was applied since the start: the bytes of the entries, and the time in seconds that it took."""
+    """The entries applied since the start: their bytes, and the time in seconds that they took."""
 
     size_bytes: int = 0
     seconds: float = 0.0

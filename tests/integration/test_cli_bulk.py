@@ -177,8 +177,8 @@ def test_a_cluster_that_stays_full_ends_the_replay_with_a_clear_error(tmp_path: 
     with NodeProcess(tmp_path, arguments=["--memory-bytes-max", "64MiB"]) as node:
         admin = ["lmq-admin", "--node", node.http]
         replay = [*admin, "replay", "-", "--format", "jsonl", "--queue", "full", "--patience", "1"]
-        # Messages that may expire stay in memory, however long the queue is.
-        assert run(*admin, "queue", "set", "full", "--max-age", "86400", "--create").code == 0
+        # Delayed messages stay in memory, however long the queue is.
+        assert run(*admin, "queue", "set", "full", "--delay", "86400", "--create").code == 0
         run(*replay, stdin=large)
         wait_for(lambda: run(*admin, "message", "push", "full", "x").code == 69, "the limit")
         before = size(node, "full")

@@ -462,7 +462,7 @@ def test_other_content_types_are_415(api: Api, queue_name: str) -> None:
     ("method", "target", "allow"),
     [
         ("PUT", "/v1/queues", b"GET"),
-        ("POST", "/v1/queues/q", b"GET, DELETE"),
+        ("POST", "/v1/queues/q", b"GET, PUT, DELETE"),
         ("PUT", "/v1/queues/q/messages", b"GET, POST"),
         ("HEAD", "/v1/cluster", b"GET"),
         ("GET", "/v1/cluster/join", b"POST"),

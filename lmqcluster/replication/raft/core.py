@@ -114,13 +114,12 @@ class RaftCore(SyncObj):
         self._members = dict(members)
         self._handing_over = self._is_taking = False
         self.is_held_back = self.is_throttled = self.needs_snapshot = False
-        self._proof_from = 0
+        self._proof_from, self.applying_s = 0, 0.0
         self.link_changed: Callable[[PeerNode, bool], None] = lambda _node, _is_connected: None
         self.begins_to_lead: Callable[[], None] = lambda: None
         self._synced_last = journal.last_index
         # The library's constructor asks for the end of the log.
         self._journal = journal
-        self.applying_s = 0.0
         others = [PeerNode(node_id, address) for node_id, address in members.items() if node_id != self_id]
         super().__init__(PeerNode(self_id), others, settings.to_library(), nodeClass=PeerNode, transport=transport)
         self._self_id = self_id
