@@ -408,7 +408,7 @@ def _queue_record(queue: Queue) -> list[Any]:
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
     state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns, queue.changed_us]
-    state.append([list(pair) for pair in sorted(queue.annotations.items())])
+    state.append([[name.encode(), value.encode()] for name, value in sorted(queue.annotations.items())])
     return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 
