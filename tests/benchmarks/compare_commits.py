@@ -61,11 +61,16 @@ def link_packages(tree: Path, folder: Path) -> Path:
         if package.isidentifier():
             (folder / package).symlink_to(tree / place)
     show = "import lmqcluster, lmqcluster_cli; print(lmqcluster.__file__, lmqcluster_cli.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    shown = subprocess.run([sys.executable, "-c", show], cwd=folder, env=environment, capture_output=True, check=True)
+    environment = os.environ | importing(folder)
+    shown = subprocess.run([sys.executable, "-c", show], env=environment, capture_output=True, check=True)
     files = shown.stdout.decode().split()
     assert all(Path(file).is_relative_to(folder) for file in files), files
     return folder
+
+
+def importing(folder: Path) -> dict[str, str]:
+    """Return the environment of a Python that imports the packages of this folder, not those of the current one."""
+    return {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0"}
 
 
 class Side:
@@ -140,8 +145,7 @@ def running(packages: Sequence[Path], size: int) -> Iterator[list[Side]]:
     with ExitStack() as stack:
         clusters = []
         for folder in packages:
-            environment = {"PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"}
-            cluster = Cluster(size, arguments=("--durability", "disk"), environment=environment)
+            cluster = Cluster(size, arguments=("--durability", "disk"), environment=importing(folder))
             stack.callback(cluster.stop)
             clusters.append(cluster)
         for cluster in clusters:
