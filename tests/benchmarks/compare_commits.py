@@ -150,6 +150,8 @@ def running(packages: Sequence[Path], size: int) -> Iterator[list[Side]]:
             clusters.append(cluster)
         for cluster in clusters:
             for node in cluster:
+                # An earlier commit may not have these ports.
+                node.queued = node.sqs = ""
                 node.start(wait=False)
         yield [Side(cluster, stack) for cluster in clusters]
 

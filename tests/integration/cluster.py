@@ -192,7 +192,8 @@ class NodeProcess:
         """Return the command line of the node."""
         command = [*_LMQ, "start", "--name", self.name]
         command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
-        command += ["--queued", self.queued, "--sqs", self.sqs]
+        for option, address in (("--queued", self.queued), ("--sqs", self.sqs)):
+            command += [option, address] if address else []
         if self.peers:
             command += ["--peers", ",".join(self.peers)]
         return [*command, *self.arguments]
