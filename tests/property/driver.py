@@ -39,8 +39,8 @@ def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
 
 
 def over_the_wire(value: Any) -> Any:
-    """Return the value as read from a log or a snapshot file: strings are bytes, tuples are lists."""
-    return msgpack.unpackb(msgpack.packb(value), raw=True, strict_map_key=False)
+    """Return the value as read from a log or a snapshot file: tuples are lists."""
+    return msgpack.unpackb(msgpack.packb(value), strict_map_key=False)
 
 
 def records(machine: Machine) -> list[Any]:

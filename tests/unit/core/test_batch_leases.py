@@ -144,8 +144,8 @@ def test_the_last_claim_owns_the_subscription() -> None:
         ]
         before = records(driver.machine)
         assert [getattr(result, "code", result) for result in driver.batch(*commands)] == ["fenced"] * 4
-        assert [row for row in records(driver.machine) if row[0] != b"sessions"] == [
-            row for row in before if row[0] != b"sessions"
+        assert [row for row in records(driver.machine) if row[0] != "sessions"] == [
+            row for row in before if row[0] != "sessions"
         ]
     # The new owner still has the batches.
     assert _reserve_2(driver, 1, second)[:2] == (BatchState.LIVE, 2)

@@ -104,4 +104,4 @@ def test_a_digest_changes_nothing() -> None:
     before = records(machine)
     _digest(machine)
     after = records(machine)
-    assert [row for row in after if row[0] != b"sessions"] == [row for row in before if row[0] != b"sessions"]
+    assert [row for row in after if row[0] != "sessions"] == [row for row in before if row[0] != "sessions"]

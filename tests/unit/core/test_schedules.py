@@ -353,8 +353,8 @@ def test_a_malformed_command_changes_nothing(driver: Driver, given: list[Any]) -
     (fault,) = driver.batch(given)
     assert isinstance(fault, Fault)
     driver.machine.state.node_sequences = Driver().machine.state.node_sequences
-    assert [one for one in records(driver.machine) if one[0] in (b"schedules", b"schedule clock", b"queue")] == [
-        one for one in before if one[0] in (b"schedules", b"schedule clock", b"queue")
+    assert [one for one in records(driver.machine) if one[0] in ("schedules", "schedule clock", "queue")] == [
+        one for one in before if one[0] in ("schedules", "schedule clock", "queue")
     ]
 
 

@@ -109,7 +109,7 @@ def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:
 def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
     driver = Driver()
     driver.do(Op.BARRIER)
-    assert not any(record[0] == b"tokens" for record in records(driver.machine))
+    assert not any(record[0] == "tokens" for record in records(driver.machine))
     admin(driver)
     driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False, driver.now_us)
     driver.do(Op.SET_TOKEN, b"s", digest(2), Role.WRITE, b"^jobs", 0, False, driver.now_us, b"", digest(3))
