@@ -19,10 +19,13 @@ WARNING = "is cut off from its cluster"
 
 @pytest.fixture(scope="module")
 def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """The only living node of three; it holds a queue."""
+    """The only living node of three; it holds a queue, and a task that moves the messages of another one."""
     with Cluster(3, directory=tmp_path_factory.mktemp("cut-off")) as nodes:
         with Client(nodes[0].rpc) as client:
             client.push("jobs", "the content")
+            for name in ("failed", "archive"):
+                client.push(name, "x")
+            client.start_move_task("failed", to="archive")
         wait_for(lambda: nodes[0].get_json("/v1/queues/jobs")["ready"] == 1, "the message")
         for other in nodes.nodes[1:]:
             other.kill()
@@ -38,6 +41,7 @@ def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         (["message", "peek", "jobs"], "the content"),
         (["stats"], "jobs"),
         (["session", "ls"], "session"),
+        (["queue", "redrive", "failed", "--tasks"], "archive"),
     ],
 )
 def test_a_read_is_printed_with_a_warning(survivor: NodeProcess, words: list[str], shown: str) -> None:

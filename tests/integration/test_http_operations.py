@@ -308,7 +308,7 @@ def test_without_a_quorum_a_node_is_live_but_not_ready(cluster: Cluster) -> None
         listed = call(survivor.http, "GET", "/v1/queues")
         assert (listed.json["queues"], listed.json["stale"], listed["x-lmq-stale"]) == ([], True, b"true")
         assert call(survivor.http, "GET", "/stats")["x-lmq-stale"] == b"true"
-        for path in ("/v1/queues/q", "/v1/queues/q/messages", "/v1/queues/q/stats"):
+        for path in ("/v1/queues/q", "/v1/queues/q/messages", "/v1/queues/q/stats", "/v1/queues/q/move-tasks"):
             api.problem(call(survivor.http, "GET", path), 503, "no_leader")
         for connection, (method, target, _body) in zip(connections, requests, strict=True):
             answer = connection.read()

@@ -64,7 +64,7 @@ class MoveTaskInfo:
 
 
 class MoveTasks:
-    """The operations. Every asynchronous method raises `LmqError`.
+    """The operations. Every method raises `LmqError`.
 
     Args:
         sender: sends the commands.
@@ -129,6 +129,10 @@ class MoveTasks:
     async def list(self, source: bytes) -> list[MoveTaskInfo]:
         """Return the latest tasks of a queue, the newest first, at most 10. Raises ``queue_not_found``."""
         await self._sender.look_up()
+        return self.known(source)
+
+    def known(self, source: bytes) -> list[MoveTaskInfo]:
+        """Return the same as the local replica has it."""
         if source not in self._sender.state().queues:
             raise no_queue(source)
         return [self._info(task) for task in self._sender.state().move_tasks.of(source)]

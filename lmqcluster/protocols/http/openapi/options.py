@@ -215,8 +215,9 @@ OPTION_SCHEMAS: Final[Json] = {
     "MoveTaskCancelled": _object({"moved": {**_COUNT, "description": "How many messages it has moved."}}, "moved"),
     "MoveTask": _object(_MOVE_TASK, *_MOVE_TASK),
     "MoveTasks": _object(
-        {"tasks": {"type": "array", "items": {"$ref": "#/components/schemas/MoveTask"}}},
+        {"tasks": {"type": "array", "items": {"$ref": "#/components/schemas/MoveTask"}}, "stale": {"type": "boolean"}},
         "tasks",
+        "stale",
     ),
     "Binding": _object({"target": {**_NAME, "description": "The queue that gets copies."}}, "target"),
     "Bound": _object({"new": {"type": "boolean", "description": "False if it was so before."}}, "new"),

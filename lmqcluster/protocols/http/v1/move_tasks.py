@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ....core.routing.move_tasks import RATE_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
+from ..server.barrier_read import marked, not_found, refresh
 from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
@@ -29,6 +30,7 @@ class MoveTaskRoutes:
 
     def __init__(self, node: Node) -> None:
         self._access = node.access
+        self._service = node.service
         self._tasks = node.service.move_tasks
 
     def add_to(self, router: Router) -> None:
@@ -52,11 +54,16 @@ class MoveTaskRoutes:
 
     async def list(self, request: Request, name: bytes) -> Reply:
         """Return the latest tasks of the queue, the newest first."""
-        media, tasks = reply_media(request), await self._tasks.list(check_name(name))
+        check_name(name)
+        stale = await refresh(self._service)
+        if self._service.queue(name) is None:
+            raise not_found(name, stale=stale)
+        media = reply_media(request)
         rows = [
-            {**task.row(), "to": None if task.destination is None else media.name(task.destination)} for task in tasks
+            {**task.row(), "to": None if task.destination is None else media.name(task.destination)}
+            for task in self._tasks.known(name)
         ]
-        return media.reply({"tasks": rows})
+        return marked(media.reply({"tasks": rows, "stale": stale}), stale=stale)
 
     async def cancel(self, request: Request, name: bytes, number: bytes) -> Reply:
         """Cancel a running task."""
