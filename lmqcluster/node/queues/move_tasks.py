@@ -126,16 +126,16 @@ class MoveTasks:
         """Cancel a running task; return how many messages it has moved. Raises ``task_not_found`` if it does not run."""
         return int(await self._sender.propose(CancelMoveTask(source[: NAME_BYTES_MAX + 1], number), _BYTES))
 
+    def known(self, source: bytes) -> list[MoveTaskInfo]:
+        """Return the latest tasks of a queue as the local replica has them. Raises like `list`."""
+        if source not in self._sender.state().queues:
+            raise no_queue(source)
+        return [self._info(task) for task in self._sender.state().move_tasks.of(source)]
+
     async def list(self, source: bytes) -> list[MoveTaskInfo]:
         """Return the latest tasks of a queue, the newest first, at most 10. Raises ``queue_not_found``."""
         await self._sender.look_up()
         return self.known(source)
-
-    def known(self, source: bytes) -> list[MoveTaskInfo]:
-        """Return the same as the local replica has it."""
-        if source not in self._sender.state().queues:
-            raise no_queue(source)
-        return [self._info(task) for task in self._sender.state().move_tasks.of(source)]
 
     def _info(self, task: MoveTask) -> MoveTaskInfo:
         return MoveTaskInfo(
