@@ -113,8 +113,8 @@ class NodeConfig(AttentionOptions, KestrelOptions, SqsOptions, StatsdOptions, Tr
         default=(),
         metadata=option(
             values.hosts,
-            "Further host names of the HTTP interface that the node accepts while no token is needed. It always "
-            "accepts localhost, loopback addresses, and the hosts of http and advertise_raft.",
+            "Further host names of the HTTP interfaces that the node accepts while no token is needed. It always "
+            "accepts localhost, loopback addresses, and the hosts of http, queued, sqs and advertise_raft.",
             extremes="Requests for other hosts fail with 421, which keeps web pages from using the node. An attacker who "
             "controls the DNS of a name given here controls the node.",
             metavar="HOST,HOST,...",
