@@ -116,18 +116,12 @@ class BatchModel(RichModel):
     def take_first(self, names: list[bytes], batch: Batch, end: int) -> bool:
         """Take messages of these queues, a block of the one due longest at a time; return whether they have no more."""
         while len(batch.items) < end:
-            heads = [(us, name) for name in dict.fromkeys(names) if (us := self.head_us(name)) is not None]
-            if not heads or min(heads)[0] > self.now_us:
+            name = self.due_first(names)
+            if name is None:
                 return True
-            self.take(min(heads)[1], batch, min(end, len(batch.items) + self.block))
+            self.take(name, batch, min(end, len(batch.items) + self.block))
             self.take_behind(batch, end)
         return False
-
-    def head_us(self, name: bytes) -> int | None:
-        if name not in self.queues or self.queues[name].suspended:
-            return None
-        times = [e.due_us for e in self.queues[name].entries if e.state != "held"]
-        return min(times, default=None)
 
     def lease_entry(self, name: bytes, entry: Entry, batch: Batch) -> None:
         self.deliveries += 1

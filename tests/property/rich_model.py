@@ -14,7 +14,8 @@ from itertools import takewhile
 from typing import Any
 
 from .known_pushes import REMEMBER_US, KnownPushes, place_of
-from .rich_rules import MAX_US, QueueRules
+from .rich_places import PlacedMessages
+from .rich_rules import MAX_US
 from .rich_state import Entry, Queue, Run
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
@@ -24,12 +25,11 @@ Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 
 
-class RichModel(QueueRules):
+class RichModel(PlacedMessages):
     """All queues."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.arrivals = 0
         self.deliveries = 0
         self.joins = 0
         self.numbered: dict[bytes, tuple[int, set[int], int]] = {}  # producer: highest number, refused ones, last use
@@ -38,9 +38,8 @@ class RichModel(QueueRules):
     # --- properties -----------------------------------------------------------------------------------------------
 
     def delete(self, name: bytes) -> bool:
-        self.bound = [pair for pair in self.bound if pair[1] != name]
         self.keyed.forget(name)
-        return self.queues.pop(name, None) is not None
+        return super().delete(name)
 
     def suspend(self, name: bytes, flag: bool) -> bool | None:
         if name not in self.queues:
@@ -64,114 +63,6 @@ class RichModel(QueueRules):
         found = (source, target) in self.bound
         self.bound = [pair for pair in self.bound if pair != (source, target)]
         return found
-
-    # --- time -----------------------------------------------------------------------------------------------------
-
-    def advance(self, now_us: int) -> None:
-        """Apply what happens by time alone: leases expire first, then messages expire or become due, queue by queue."""
-        self.now_us = max(self.now_us, now_us)
-        leases = [
-            (min(e.due_us for e in leased), name)
-            for name, queue in self.queues.items()
-            if (leased := [e for e in queue.entries if e.state == "leased" and e.due_us <= self.now_us])
-        ]
-        for _, name in sorted(leases):
-            self.end_leases(name)
-        while True:
-            timers = [(us, name) for name in self.queues if (us := self.timer(name)) <= self.now_us]
-            if not timers:
-                return
-            self.let_happen(min(timers)[1])
-
-    def end_leases(self, name: bytes) -> None:
-        queue = self.queues[name]
-        ended = [e for e in queue.entries if e.state == "leased" and e.due_us <= self.now_us]
-        for entry in sorted(ended, key=lambda e: (e.due_us, e.number)):
-            if entry.remaining <= 0:
-                self.exhaust(name, entry)
-            else:
-                queue.add("redelivered")
-                self.come_back(name, entry, entry.due_us + self.retry_delay(queue, entry))
-
-    def timer(self, name: bytes) -> int:
-        queue = self.queues[name]
-        times = [e.due_us for e in queue.entries if e.state == "scheduled" and e.traits]
-        times += [us for us, _, _ in self.ends(queue)]
-        if not queue.entries and self.value(queue, "max_queue_age") is not None:
-            times.append(queue.created_us + self.us(queue, "max_queue_age"))
-        return min(times, default=MAX_US)
-
-    def let_happen(self, name: bytes) -> None:
-        queue = self.queues[name]
-        if not queue.entries:
-            self.delete(name)
-            return
-        while (first := min(self.ends(queue), default=None, key=lambda one: one[:2])) and first[0] <= self.now_us:
-            self.expire(name, first[2])
-        due = [e for e in queue.entries if e.state == "scheduled" and e.traits and e.due_us <= self.now_us]
-        for entry in sorted(due, key=lambda e: (e.due_us, e.arrival)):
-            self.line_up(queue, entry)
-
-    # --- positions of messages ----------------------------------------------------------------------------------------
-
-    def line_up(self, queue: Queue, entry: Entry) -> None:
-        entry.state = "line"
-        queue.arrange(entry.group, self.now_us)
-
-    def place(self, queue: Queue, entry: Entry) -> None:
-        if entry.due_us > self.now_us and entry.traits:
-            entry.state = "scheduled"
-        elif entry.traits:
-            self.line_up(queue, entry)
-        else:
-            entry.state = "line"
-
-    def remove(self, name: bytes, entry: Entry) -> None:
-        """Remove the message from the queue; the next one of its group may become due now."""
-        queue = self.queues[name]
-        queue.entries.remove(entry)
-        queue.arrange(entry.group, self.now_us)
-
-    def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
-        queue = self.queues[name]
-        entry.number = 0
-        if self.is_expired(queue, entry):
-            self.expire(name, entry)
-            return
-        entry.due_us, entry.came_back = due_us, True
-        self.place(queue, entry)
-        queue.arrange(entry.group, self.now_us)
-
-    def expire(self, name: bytes, entry: Entry) -> None:
-        queue = self.queues[name]
-        self.remove(name, entry)
-        queue.add("expired")
-        target = self.value(queue, "expire_to_queue")
-        if target:
-            self.pass_on(name, entry, target, b"expired")
-
-    def exhaust(self, name: bytes, entry: Entry) -> None:
-        queue = self.queues[name]
-        self.remove(name, entry)
-        target = self.value(queue, "dead_letter_queue")
-        queue.add("dead_lettered" if target else "dropped")
-        if target:
-            self.pass_on(name, entry, target, b"exhausted")
-
-    def pass_on(self, name: bytes, entry: Entry, target: bytes, reason: bytes) -> None:
-        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us, entry.identity())
-        self.receive(target, entry, origin)
-
-    def receive(self, target: bytes, entry: Entry, origin: Any) -> None:
-        self.named(target)
-        priority, _, label, group, _ = entry.traits or (0, 0, b"", b"", None)
-        self.arrivals += 1
-        retry = self.value(self.queues[target], "retry")
-        traits = (priority, 0, label, group, origin)
-        new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits, attributes=entry.attributes)
-        self.queues[target].entries.append(new)
-        self.queues[target].add("moved_in")
-        self.place(self.queues[target], new)
 
     # --- push -----------------------------------------------------------------------------------------------------
 
@@ -267,6 +158,11 @@ class RichModel(QueueRules):
         entry.joined = self.joins
         queue.entries.append(entry)
         self.place(queue, entry)
+
+    def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
+        body, _type, attributes, _key = item
+        found = [name for name in dict.fromkeys(names) if name in self.queues]
+        return [(name, self.push_one(self.targets(name), body, [], attributes)) for name in found]
 
     def push_rows(
         self, name: bytes, rows: list[Any], owner: bytes = b"", producer: bytes | None = None, first: int = 0
@@ -393,6 +289,24 @@ class RichModel(QueueRules):
             else:
                 entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + timeout_us, "leased"
         return delivered
+
+    def pull_first(self, names: list[bytes], count: int) -> list[Any]:
+        delivered: list[Any] = []
+        while len(delivered) < count and (name := self.due_first(names)) is not None:
+            delivered += self.pull(name, 1)
+        return delivered
+
+    def due_first(self, names: list[bytes]) -> bytes | None:
+        """Return which of these queues has the message that has been due longest; leased ones count too."""
+        heads = [(us, name) for name in dict.fromkeys(names) if (us := self.head_us(name)) is not None]
+        due_us, name = min(heads, default=(MAX_US, b""))
+        return name if due_us <= self.now_us else None
+
+    def head_us(self, name: bytes) -> int | None:
+        queue = self.queues.get(name)
+        if queue is None or queue.suspended or self.value(queue, "exclusive"):
+            return None
+        return min([e.due_us for e in queue.entries if e.state != "held"], default=None)
 
     def is_deliverable(self, name: bytes, entry: Entry) -> bool:
         """Return whether a message may be delivered; drop it otherwise."""
@@ -537,6 +451,26 @@ class RichModel(QueueRules):
             self.remove(name, entry)
         self.queues[name].add("withdrawn" if label else "purged", len(entries))
         return len(entries)
+
+    def move(self, name: bytes, target: bytes, limit: int) -> Any:
+        """Move messages with their priority, label and group."""
+        if name not in self.queues:
+            return None
+        self.named(target)
+        if target == name:
+            return REFUSED
+        moved: list[Entry] = []
+        while len(moved) < limit and (entry := self.next_in_line(name)) is not None:
+            self.remove(name, entry)
+            moved.append(entry)
+        self.queues[name].add("moved_out", len(moved))
+        for entry in moved:
+            self.receive(target, entry, None)
+            if not (entry.priority or entry.label or entry.group):
+                self.joins += 1
+                plain = self.queues[target].entries[-1]
+                plain.traits, plain.came_back, plain.joined = None, False, self.joins
+        return len(moved)
 
     def redrive(
         self, name: bytes, to: bytes | list[bytes], label: bytes, limit: int, sequences: list[int] | None = None

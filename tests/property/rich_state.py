@@ -54,6 +54,10 @@ class Entry:
         self.attributes = msgpack.packb(named) if named else b""
 
     @property
+    def label(self) -> bytes:
+        return self.traits[2] if self.traits else b""
+
+    @property
     def group(self) -> bytes:
         return self.traits[3] if self.traits else b""
 

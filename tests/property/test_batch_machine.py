@@ -139,16 +139,11 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
 
     def _resolved(self, command: list[Any]) -> list[Any]:
         if command[0] == Op.RESERVE and isinstance(command[3], list):
-            # Which message of a queue with several priorities has been due longest is not specified.
-            return [*command[:3], [name for name in command[3] if self._has_one_priority(name)], *command[4:]]
+            return [*command[:3], self._with_one_priority(command[3]), *command[4:]]
         # Numbers that are given literally, see above.
         if command[0] in (Op.ACK, Op.NACK) and command[1] == b"d":
             return command
         return super()._resolved(command)
-
-    def _has_one_priority(self, name: bytes) -> bool:
-        queue = self.model.queues.get(name)
-        return queue is None or len({entry.priority for entry in queue.entries}) <= 1
 
     def _verbs(self) -> dict[Op, Callable[..., Any]]:
         model = self.model

@@ -80,11 +80,13 @@ PUSH = st.one_of(
     _command(Op.PUSH_ROWS, QUEUES, st.lists(ROWS, max_size=3)),
     _command(Op.PUSH_ROWS, QUEUES, st.lists(ROWS, min_size=1, max_size=1)),
     _command(Op.PUSH_ROWS, QUEUES, st.lists(UNKEYED_ROWS, max_size=3), st.just(b""), PRODUCERS, st.integers(1, 12)),
+    _command(Op.PUSH_EACH, st.lists(QUEUES, max_size=3), st.tuples(BODIES, st.none(), ATTRIBUTES, st.none()).map(list)),
 )
 PULL = st.one_of(
     _command(Op.PULL, QUEUES, st.integers(0, 4)),
     _command(Op.PULL, QUEUES, st.integers(0, 4), TIMES_US, st.booleans()),
 )
+PULL_FIRST = _command(Op.PULL_FIRST, st.lists(QUEUES, max_size=3), st.integers(0, 4))
 SETTLE = st.one_of(
     _command(Op.ACK, QUEUES, AGES),
     _command(Op.NACK, QUEUES, AGES),
@@ -104,6 +106,7 @@ OPERATE = st.one_of(
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
     _command(Op.PURGE, QUEUES, st.integers(0, 3), st.just(b""), st.none(), st.just(True)),
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS, SEQUENCES),
+    _command(Op.MOVE, QUEUES, QUEUES, st.integers(1, 3)),
     _command(Op.REDRIVE, QUEUES, TARGETS, LABELS, st.integers(1, 3)),
     _command(Op.REDRIVE, QUEUES, TARGETS, LABELS, st.integers(1, 3), SEQUENCES),
     _command(Op.BIND, QUEUES, QUEUES),
@@ -165,7 +168,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
     def push(self, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(step_us, commands)
 
-    @rule(step_us=STEPS_US, command=PULL)
+    @rule(step_us=STEPS_US, command=PULL | PULL_FIRST)
     def pull(self, step_us: int, command: list[Any]) -> None:
         self._batch(step_us, [command])
 
@@ -177,7 +180,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
     def operate(self, step_us: int, command: list[Any], push: list[Any]) -> None:
         self._batch(step_us, [command, push])
 
-    @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE | OPERATE, max_size=6))
+    @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | PULL_FIRST | SETTLE | OPERATE, max_size=6))
     def anything(self, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(step_us, commands)
 
@@ -401,6 +404,8 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             return [Op.TRANSACTION, [self._resolved_one(operation) for operation in command[1]]]
         if command[0] in _SELECTING and isinstance(command[-1], tuple):
             return [*command[:-1], [self.model.arrivals - age for age in command[-1]]]
+        if command[0] == Op.PULL_FIRST:
+            return [Op.PULL_FIRST, self._with_one_priority(command[1]), command[2]]
         if command[0] not in _SETTLING:
             return command
         op, queue, ages, *rest = command
@@ -409,6 +414,11 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         if chosen:
             queue = chosen[0][0]
         return [op, queue, list(dict.fromkeys(number for _, number in chosen)) or [0, 7], *rest]
+
+    def _with_one_priority(self, names: list[bytes]) -> list[bytes]:
+        """Return the queues for which it is specified which of their messages has been due longest."""
+        queues = self.model.queues
+        return [one for one in names if one not in queues or len({entry.priority for entry in queues[one].entries}) < 2]
 
     def _resolved_one(self, operation: list[Any]) -> list[Any]:
         if operation[0] == Op.PUSH_ROWS:
@@ -432,6 +442,9 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             Op.SET_PROPERTIES: model.set_properties,
             Op.DELETE: model.delete,
             Op.SUSPEND: model.suspend,
+            Op.PUSH_EACH: model.push_each,
+            Op.PULL_FIRST: model.pull_first,
+            Op.MOVE: model.move,
             Op.PURGE: model.purge,
             Op.REDRIVE: model.redrive,
             Op.BIND: model.bind,

@@ -61,7 +61,8 @@ class BulkCommands:
     def move(self, command: log.Move) -> int | None:
         """Move messages to the end of another queue.
 
-        Order, bodies, content types and attributes are kept; the number of deliveries is that of the target.
+        Each becomes a fresh message with its label, group and priority, in the same order; limits of the target do not
+        apply.
 
         Raises:
             ValueError: the limit is out of range, or the target is the queue itself or no name.

@@ -9,7 +9,7 @@ from .bodies import Body
 __all__ = [
     "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Identity", "Message", "Meta",
     "Origin", "Part", "RichMessage", "Traits", "content_bytes", "content_count", "identity_of", "loaded", "message_bytes",
-    "part_bytes", "traits_of", "with_content", "with_traits",
+    "moved_traits", "part_bytes", "traits_of", "with_content", "with_traits",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -156,6 +156,11 @@ PLAIN_TRAITS = Traits()
 def traits_of(message: Message) -> Traits:
     """Return the traits of a message, `PLAIN_TRAITS` if it has none."""
     return message.traits if isinstance(message, RichMessage) else PLAIN_TRAITS
+
+
+def moved_traits(message: Message) -> Traits:
+    """Return the traits that a message has as a fresh one of another queue: priority, label and group."""
+    return message.traits._replace(expires_us=0, origin=None) if isinstance(message, RichMessage) else PLAIN_TRAITS
 
 
 def identity_of(message: Message) -> Identity:

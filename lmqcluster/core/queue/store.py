@@ -29,6 +29,7 @@ from ..messages.message import (
     content_count,
     loaded,
     message_bytes,
+    moved_traits,
     part_bytes,
     with_content,
 )
@@ -345,10 +346,15 @@ class MessageStore:
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
         """Append messages of another queue as if stored now, numbered from `sequence`.
 
-        Each keeps its form: it is not accumulated, and a compound message is not split.
+        Each keeps its form: it is not accumulated, and a compound message is not split. It keeps priority, label and
+        group.
         """
         deliveries = self.settings.deliveries
         for number, message in enumerate(messages, sequence):
+            traits = moved_traits(message)
+            if traits != PLAIN_TRAITS:
+                self.take_over(now_us, number, message, traits)
+                continue
             appended = Message(number, now_us, deliveries, message.meta, loaded(message.content))
             self.add_to_sums(content_count(appended.content), message_bytes(appended))
             self.line_up(appended)

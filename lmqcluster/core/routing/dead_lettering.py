@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, Origin, RichMessage, Traits, identity_of
+from ..messages.message import Message, Origin, RichMessage, Traits, identity_of, moved_traits
 from ..queue.queue import Queue
 from ..state_view import StateView
 from .admission import Admission
@@ -59,8 +59,7 @@ class DeadLetterRouter:
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:
         """Store a message that has left a queue in another one, without an origin."""
-        traits = message.traits._replace(expires_us=0, origin=None)
-        self._admission.receive(self.target(queue, destination), message, traits)
+        self._admission.receive(self.target(queue, destination), message, moved_traits(message))
 
     def target(self, queue: Queue, destination: bytes) -> Queue:
         """Return the queue that takes messages forwarded by another one; create it if needed."""

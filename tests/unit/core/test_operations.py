@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.handlers.checks import STEP_MAX
 from lmqcluster.core.log.commands import Ack
+from lmqcluster.core.messages.message import PLAIN_TRAITS, Traits, traits_of
 from lmqcluster.core.state.batch_lease import BatchState
 from lmqcluster.wire.attributes import unpack_attributes
 from tests.property.driver import SECOND, Driver, bodies, copied, counters, numbers
@@ -137,6 +140,24 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
     assert driver.machine.state.queues[R].store.body_bytes == len(b"waits12") + len(one.meta[1])
+
+
+@pytest.mark.parametrize("how", [[Op.MOVE, Q, R, 9], [Op.START_MOVE_TASK, Q, R]], ids=["at once", "by a task"])
+def test_a_moved_message_keeps_its_priority_label_and_group(how: list[Any]) -> None:
+    driver = Driver()
+    options = [[-1, 0, 9_000_000, 0, b"red", b"g"], [-1, 0, 0, 1, b"", b""], [-1, 0, 0, 0, b"", b"g"], []]
+    rows = [[b"%d" % place, None, b"", None, one] for place, one in enumerate(options)]
+    driver.do(Op.PUSH_ROWS, Q, rows)
+    driver.set(R)
+    driver.do(*how)
+    driver.wait(1)
+    driver.tick()
+    assert bodies(driver.pull(R, 9)) == [b"0", b"3", b"1"], "one of a group at a time, those with a priority last"
+    driver.ack(R, 1)
+    (_, _, _, message) = driver.pull_one(R)
+    assert traits_of(message) == Traits(group=b"g")
+    found = [traits_of(one) for one in driver.machine.state.queues[R].store.leases.messages.values()]
+    assert found == [PLAIN_TRAITS, Traits(priority=1), Traits(group=b"g")]
 
 
 def test_a_move_uses_the_current_default_properties() -> None:
