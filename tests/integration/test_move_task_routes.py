@@ -157,3 +157,23 @@ def test_lmq_admin_starts_shows_and_cancels_tasks(node: NodeProcess, api: Api, q
     assert wait_for_end(api, dead)["status"] == "completed"
     assert admin(node, dead, "--background", "--max", "1", "--yes").code == 2
     assert admin(node, dead, "--background", "--rate", "1.5", "--yes").code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--tasks", "--to", "other"],
+        ["--tasks", "--background"],
+        ["--tasks", "--cancel", "1"],
+        ["--cancel", "1", "--background"],
+        ["--cancel", "1", "--rate", "5"],
+        ["--cancel", "1", "--sequence", "4"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_exclude_each_other_are_a_usage_error(
+    node: NodeProcess, api: Api, dead: str, options: list[str]
+) -> None:
+    refused = admin(node, dead, *options, "--yes")
+    assert (refused.code, refused.out) == (2, "")
+    assert tasks(api, dead) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -19,6 +20,8 @@ __all__ = ["COMMANDS"]
 BULK_TIMEOUT_S: Final = 600.0
 _COLUMNS: Final = [Column("Gets copies", "target")]
 _STEPS_PER_S: Final = 10
+_MODES: Final[Mapping[str, tuple[str, ...]]] = {"--background": ("--to", "--rate"), "--tasks": (), "--cancel": ()}
+"""Options of ``redrive`` that change what it does, with the other options that each allows."""
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 _COPY_ARGUMENT = click.argument("copy", metavar="TARGET", shell_complete=complete_queue)
 
@@ -118,6 +121,12 @@ def redrive(
       lmq-admin queue redrive orders.failed --background --rate 100 --yes
       lmq-admin queue redrive orders.failed --tasks
     """
+    modes = {"--background": background, "--tasks": tasks, "--cancel": cancel is not None}
+    choices = {"--to": to, "--label": label, "--max": count, "--rate": rate, "--sequence": sequences or None}
+    _check_modes(
+        [mode for mode, is_given in modes.items() if is_given],
+        [option for option, value in choices.items() if value is not None],
+    )
     if tasks:
         print_report(move_task_report(target, name), View(target.form))
         return
@@ -125,8 +134,6 @@ def redrive(
         cancel_move_task(target, name, cancel, yes=yes, dry_run=dry_run)
         return
     if background:
-        if label is not None or count is not None or sequences:
-            raise click.UsageError("--background moves all messages: leave out --label, --max and --sequence")
         start_move_task(target, name, to, rate, yes=yes, dry_run=dry_run)
         return
     if sequences and (count is not None or rate is not None):
@@ -143,6 +150,13 @@ def redrive(
             request["sequences"] = sequences
         sent = _redrive(target, name, request, None if sequences else count, rate)
         target.print_result({"redriven": sent}, f"{plural(sent, 'message was', 'messages were')} sent to {where}.")
+
+
+def _check_modes(modes: list[str], options: list[str]) -> None:
+    for mode in modes:
+        others = [one for one in (*modes, *options) if one != mode and one not in _MODES[mode]]
+        if others:
+            raise click.UsageError(f"{mode} excludes {', '.join(others)}")
 
 
 def _redrive(target: Target, name: str, request: dict[str, Any], count: int | None, rate: float | None) -> int:
