@@ -11,7 +11,7 @@ import pytest
 from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
 from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
 from lmqcluster.replication.storage.journal.journal import Entry
-from lmqcluster.replication.storage.journal.segment_files import PIECE_BYTES
+from lmqcluster.replication.storage.journal.segment_files import PIECE_BYTES, without_zeros
 from tests.simulation.disk import PowerCut, SimDisk
 
 BASE = b"\x01"
@@ -233,6 +233,12 @@ def test_a_torn_tail_is_truncated() -> None:
     disk.power_failure()
     once_more = open_journal(disk)
     assert (once_more.last_index, once_more.torn_bytes) == (3, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 131073])
+@pytest.mark.parametrize("zeros", [0, 1, 65535, 65536, 65537, 131073])
+def test_only_zeros_at_the_end_of_a_file_are_unused(size: int, zeros: int) -> None:
+    assert without_zeros(memoryview(b"\0" * (size - 1) + b"x"[:size] + bytes(zeros))) == size
 
 
 def test_the_spare_becomes_the_next_segment() -> None:

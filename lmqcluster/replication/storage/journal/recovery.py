@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..io.disk import DamagedFileError, Disk, DiskFile
 from .entry_table import EntryTable, place_of
 from .segment import ENTRY, HEADER_BYTES, Record, SegmentHeader, scan, segment_name, segment_number
-from .segment_files import DRAFT, SegmentFiles, fill, own_names, zero
+from .segment_files import DRAFT, SegmentFiles, fill, own_names, without_zeros, zero
 from .synced_mark import MARK_NAME, SyncedMark, read_mark
 
 __all__ = ["Recovered", "Span", "note_truncation", "readable_changes", "recover"]
@@ -206,7 +206,6 @@ class _Replay:
         self.end = HEADER_BYTES
         self.chain = 0
         self.torn_bytes = 0
-        self._torn = b""
         self._unsure_from = 0
         self._unsure = b""
 
@@ -228,14 +227,13 @@ class _Replay:
         else:
             if header.number == self._mark.segment and self.end < self._mark.offset:
                 raise self._damage(header, self.end, f"no valid record, but {self._mark.offset} bytes were durable")
-            self._torn = bytes(data[self.end :]).rstrip(b"\0")
+            self.torn_bytes = without_zeros(data[self.end :])
             self._unsure_from = self._mark.offset if header.number == self._mark.segment else HEADER_BYTES
             self._unsure = bytes(data[self._unsure_from : self.end])
 
     def cut(self, file: DiskFile) -> None:
         """Erase everything behind the last whole record of the last segment."""
-        self.torn_bytes = len(self._torn)
-        zero(file, self.end, self.end + len(self._torn))
+        zero(file, self.end, self.end + self.torn_bytes)
 
     def rewrite(self, file: DiskFile) -> None:
         """Write again the data that no sync is known to have reached.

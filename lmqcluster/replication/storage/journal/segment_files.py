@@ -11,13 +11,14 @@ from ..io.disk import Disk, DiskFile
 from .segment import HEADER_BYTES, SegmentHeader, segment_name, segment_number
 from .synced_mark import MARK_NAME, SyncedMark
 
-__all__ = ["DRAFT", "SPARE_NAME", "SegmentFiles", "Step", "own_names"]
+__all__ = ["DRAFT", "SPARE_NAME", "SegmentFiles", "Step", "fill", "own_names", "without_zeros", "zero"]
 
 DRAFT = ".tmp"
 SPARE_NAME = "spare"
 PIECE_BYTES = 4 << 20
 """Size of the pieces in which a large write is synced, so that the disk's progress shows."""
 _ZEROS = bytes(1 << 20)
+_BLOCK_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -210,6 +211,19 @@ def zero(file: DiskFile, start: int, stop: int) -> None:
     for offset in range(start, stop, len(_ZEROS)):
         count = min(len(_ZEROS), stop - offset)
         file.write_at(offset, _ZEROS if count == len(_ZEROS) else bytes(count))
+
+
+def without_zeros(data: memoryview) -> int:
+    """Return the size of `data` without the zeros at its end, which are nearly all of a new file."""
+    # Stripping them one by one takes longer than everything else that a start does.
+    stop = len(data)
+    while stop:
+        start = max(0, stop - _BLOCK_BYTES)
+        block = bytes(data[start:stop])
+        if block != _ZEROS[: len(block)]:
+            return start + len(block.rstrip(b"\0"))
+        stop = start
+    return 0
 
 
 def own_names(disk: Disk) -> Iterator[str]:
