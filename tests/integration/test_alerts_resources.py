@@ -7,6 +7,8 @@ import resource
 import shutil
 import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -129,11 +131,13 @@ def test_alerts_on_resources_fire_and_end_after_their_runbooks(tmp_path: Path) -
         assert not timeline.firing() & {*alerts}
 
 
-def test_a_certificate_that_expires_is_replaced(tmp_path: Path) -> None:
+@contextmanager
+def _tls_node(tmp_path: Path, *init_options: str) -> Iterator[tuple[NodeProcess, Timeline, Operator]]:
+    """Run a node whose certificate and key are files in `tls` of the operator's `etc`."""
     operator = Operator([], tmp_path, {"LMQ_TOKEN": SECRET})
     certificates, used = operator.folder / "tls", operator.folder / "etc" / "tls"
     used.mkdir(parents=True)
-    init("n3=10.0.0.3", "--dir", str(certificates), "--days", "7")
+    init("n3=10.0.0.3", "--dir", str(certificates), *init_options)
     shutil.copy(certificates / "n3.crt", used / "node.crt")
     shutil.copy(certificates / "n3.key", used / "node.key")
     token = tmp_path / "token"
@@ -146,6 +150,11 @@ def test_a_certificate_that_expires_is_replaced(tmp_path: Path) -> None:
     with node:
         wait_for(lambda: '"ready"' in node.log(), "the node")
         timeline.scrape()
+        yield node, timeline, operator
+
+
+def test_a_certificate_that_expires_is_replaced(tmp_path: Path) -> None:
+    with _tls_node(tmp_path, "--days", "7") as (node, timeline, operator):
         assert CERTIFICATE in timeline.firing()
         operator.act(CERTIFICATE)
         wait_for(lambda: "certificate and admin token reloaded" in node.log(), "the reload")
@@ -155,25 +164,11 @@ def test_a_certificate_that_expires_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_cannot_be_loaded_is_installed_again(tmp_path: Path) -> None:
-    operator = Operator([], tmp_path, {"LMQ_TOKEN": SECRET})
-    certificates, used = operator.folder / "tls", operator.folder / "etc" / "tls"
-    used.mkdir(parents=True)
-    init("n3=10.0.0.3", "--dir", str(certificates))
-    shutil.copy(certificates / "n3.crt", used / "node.crt")
-    shutil.copy(certificates / "n3.key", used / "node.key")
-    token = tmp_path / "token"
-    token.write_text(SECRET)
-    flags = {"tls-cert": used / "node.crt", "tls-key": used / "node.key", "admin-token-file": token}
-    node = NodeProcess(tmp_path, arguments=[f"--{name}={path}" for name, path in flags.items()]).start(wait=False)
-    operator.take(node)
-    context = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
-    timeline = Timeline([node], tmp_path, context=context, headers={"Authorization": f"Bearer {SECRET}"})
-    with node:
-        wait_for(lambda: '"ready"' in node.log(), "the node")
-        timeline.scrape()
+    with _tls_node(tmp_path) as (node, timeline, operator):
         assert UNLOADED not in timeline.firing()
+        certificate = operator.folder / "etc" / "tls" / "node.crt"
         # An interrupted copy. The node notices it without a signal.
-        (used / "node.crt").write_text((certificates / "n3.crt").read_text()[:100])
+        certificate.write_text(certificate.read_text()[:100])
         wait_for(lambda: "cannot reload" in node.log(), "the failed reload")
         timeline.scrape(10)
         assert UNLOADED in timeline.firing()
