@@ -606,10 +606,10 @@ class Queue:
             if rich is not None:
                 has_gained |= self._unlease(message)
                 has_gained |= self._pass_turn(rich, message, now_us)
-            content = message.content
-            if isinstance(content, bytes):
+            content, attributes = message.content, message.meta[1]
+            if type(content) is bytes:
                 bodies += 1
-                body_bytes += len(content) + len(message.meta[1])
+                body_bytes += len(content) + len(attributes) if attributes else len(content)
             else:
                 bodies += content_count(content)
                 body_bytes += message_bytes(message)
