@@ -59,14 +59,17 @@ class HeadPattern:
         canonical: a template of the canonical request with the values that it contains; None without a signature.
     """
 
-    __slots__ = ("_canonical", "_places", "_signed", "_size", "_texts")
+    __slots__ = ("_canonical", "_rest", "_signed", "_size", "_steps")
 
     def __init__(self, head: bytes, places: list[_Place], canonical: tuple[bytes, list[bytes]] | None) -> None:
         self._size = len(head)
-        self._places = places
         starts = [0, *(place.end for place in places)]
-        ends = [*(place.start for place in places), len(head)]
-        self._texts = [head[start:end] for start, end in zip(starts, ends, strict=True)]
+        texts = [head[start : place.start] for start, place in zip(starts, places, strict=False)]
+        self._steps = [
+            (text, place.name, place.end - place.start, _VALUES[place.name].fullmatch)
+            for text, place in zip(texts, places, strict=True)
+        ]
+        self._rest = head[starts[-1] :]
         self._canonical, self._signed = canonical or (b"", [])
 
     @classmethod
@@ -88,20 +91,18 @@ class HeadPattern:
     def match(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
         """Return the values that change and the body, if `data` is exactly one request with this head."""
         size = data.find(_END) + len(_END)
-        shift, at, found = 0, 0, dict[bytes, bytes]()
-        for text, place in zip(self._texts, self._places, strict=False):
-            start = place.start + shift
-            if place.name == _LENGTH:
-                # The only value whose length may change.
-                shift = size - self._size
-            end = place.end + shift
+        at, found = 0, dict[bytes, bytes]()
+        for text, name, width, is_value in self._steps:
+            start = at + len(text)
+            # The length is the only value whose own length may change.
+            end = start + width + (size - self._size if name == _LENGTH else 0)
             value = data[start:end]
-            if data[at:start] != text or _VALUES[place.name].fullmatch(value) is None:
+            if not data.startswith(text, at) or is_value(value) is None:
                 return None
-            found[place.name] = value
+            found[name] = value
             at = end
         body = data[size:]
-        return (found, body) if data[at:size] == self._texts[-1] and int(found[_LENGTH]) == len(body) else None
+        return (found, body) if data[at:size] == self._rest and int(found[_LENGTH]) == len(body) else None
 
     def signature(self, found: dict[bytes, bytes]) -> RepeatedSignature:
         """Return the signature of a request that has these values."""

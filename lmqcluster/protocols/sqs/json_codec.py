@@ -14,7 +14,7 @@ from ..http.server.requests.json_body import decode_json
 from ..http.server.requests.values import VALUES_MAX, WINDOW_BYTES, check_json
 from .codec import Codec, head_of, refusal_of
 from .errors import SERIALIZATION, UNKNOWN_OPERATION, SqsError
-from .rendering import Output, assembled, json_text
+from .rendering import Output, json_bytes
 from .shapes import SHAPES, Kind, Member, Parameters, RawAttribute
 
 if TYPE_CHECKING:
@@ -36,18 +36,22 @@ class JsonCodec(Codec):
     Args:
         request: the request.
         body: its whole body.
+        action: its action, which is known if it repeats another request; empty if the header has to be read.
     """
 
-    def __init__(self, request: Request, body: bytes) -> None:
+    def __init__(self, request: Request, body: bytes, action: str = "") -> None:
         self._request = request
         self._body = body
+        self._action = action
 
     def action(self) -> str:
         """Return the action that the header names."""
-        action = self._request.headers.get(TARGET, "").removeprefix(TARGET_PREFIX)
-        if action not in SHAPES:
-            raise SqsError(UNKNOWN_OPERATION, f"The action {action[:100]!r} is not known.")
-        return action
+        if not self._action:
+            action = self._request.headers.get(TARGET, "").removeprefix(TARGET_PREFIX)
+            if action not in SHAPES:
+                raise SqsError(UNKNOWN_OPERATION, f"The action {action[:100]!r} is not known.")
+            self._action = action
+        return self._action
 
     async def parameters(self) -> Parameters:
         """Return the members of the object, checked for their types. Raises like `decode_json` too."""
@@ -59,7 +63,7 @@ class JsonCodec(Codec):
 
     async def answer(self, output: Output | None, request_id: str) -> Reply:
         """Return the answer: an object, or an empty body for an action without an output."""
-        content = b"" if output is None else await assembled(json_text(output))
+        content = b"" if output is None else await json_bytes(output)
         return Reply(200, head_of(_CONTENT_TYPE, request_id), content)
 
     def refusal(self, error: SqsError, request_id: str) -> Reply:

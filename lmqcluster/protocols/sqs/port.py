@@ -49,7 +49,7 @@ _READER_BYTES_MAX: Final = 256 * 1024
 _UNKNOWN: Final = "unknown"
 _NOTHING: Final = b"<UnknownOperationException/>"
 _CODE: Final = web.RequestKey("sqs_code", str)
-"""Key under which a request holds the code of its error."""
+"""Key under which a request holds the code of its error, which is empty if it has none."""
 _CLAIM: Final = web.RequestKey("sqs_claim", Claim)
 """Key under which a request holds its signature."""
 
@@ -72,13 +72,13 @@ class SqsPort(HttpPort):
         request.route = _UNKNOWN
         return await self._carried_out(request, invocation_of(request))
 
-    async def _carried_out(self, request: Request, invocation: bytes | None, verified: bytes | None = None) -> Reply:
-        """Return the answer to a request of this invocation, whose body is read and verified unless it is given."""
+    async def _carried_out(self, request: Request, invocation: bytes | None, codec: Codec | None = None) -> Reply:
+        """Return the answer to a request of this invocation; its body is read and verified unless its form is given."""
         request_id = new_id()
-        codec: Codec | None = None
         try:
-            body = await self._body(request) if verified is None else verified
-            codec = None if body is None else await _codec_of(request, body)
+            if codec is None:
+                body = await self._body(request)
+                codec = None if body is None else await _codec_of(request, body)
             if codec is None:
                 return Reply(404, b"content-type: text/xml\r\n" + _id_line(request_id), _NOTHING)
             request.route = action = codec.action()
@@ -133,8 +133,9 @@ class SqsPort(HttpPort):
 
     async def _repeat(self, connection: Connection, request: Request, body: bytes, invocation: bytes | None) -> bool:
         """Answer a repetition of a request; return whether its connection stays open."""
-        request.pop(_CODE, None)
-        reply = await self._observe(request, self._carried_out(request, invocation, body))
+        request[_CODE] = ""
+        codec = JsonCodec(request, body, request.route)
+        reply = await self._observe(request, self._carried_out(request, invocation, codec))
         if connection.count_answer():
             reply.force_close()
         await reply.prepare(request)
@@ -178,11 +179,11 @@ class SqsPort(HttpPort):
         return request.route or _UNKNOWN
 
     def _code(self, request: Request, status: int) -> str:
-        return str(request.get(_CODE, status))
+        return request.get(_CODE) or str(status)
 
     def _logged(self, request: Request) -> dict[str, str]:
         code = request.get(_CODE)
-        return {"action": self._operation(request)} | ({} if code is None else {"code": code})
+        return {"action": self._operation(request)} | ({"code": code} if code else {})
 
 
 class _OneRoute(Router):

@@ -50,15 +50,15 @@ class Receipts:
     def __init__(self, receipts: Callable[[], ReceiptFormat]) -> None:
         self._receipts = receipts
         self._made_for = b""
-        self._ids: ReceiptFormat | None = None
+        self._prefix = ""
 
     def message_id(self, sequence: int) -> str:
         """Return the id of the message whose first push had this sequence: a UUID."""
         salt = self._receipts().salt
-        if self._ids is None or self._made_for != salt:
+        if self._made_for != salt:
             own = blake2b(b"messages", key=salt, digest_size=_SALT_BYTES).digest()
-            self._ids, self._made_for = ReceiptFormat(own), salt
-        return self._ids.format(sequence).decode("ascii")
+            self._prefix, self._made_for = ReceiptFormat(own).prefix.decode("ascii"), salt
+        return f"{self._prefix}{sequence:012x}"
 
     def handle(self, queue: bytes, receipt: Receipt) -> str:
         """Return the receipt handle of a delivery."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 import pytest
+from aiohttp import web
 
 from lmqcluster.ports import Bounds, ConnectionLimiter, Listener, Memory
 from lmqcluster.protocols.http.lmq.errors import on_error
@@ -42,6 +43,7 @@ class Repeating:
         self.ends: list[int] = []
         self.begun = asyncio.Event()
         self.ended = asyncio.Event()
+        self.reply: type[Reply] = Reply
         self.server = HttpServer(self._handle)
 
     async def _handle(self, request: Request) -> Reply:
@@ -52,7 +54,7 @@ class Repeating:
             push = RepeatablePush(b"q", None, lambda flag: Reply(200, content=b"flag %d" % flag), on_error)
             repeated = RepeatedRequest(connection, partial(self._begin, head), push.answer, self._end)
             connection.remember(repeated.start, repeated.answer)
-        return Reply(200, content=b"full")
+        return self.reply(200, content=b"full")
 
     def _begin(self, head: RepeatedHead, data: bytes) -> asyncio.Future[int] | None:
         found = head.match(data)
@@ -71,12 +73,35 @@ class Repeating:
         self.ended.set()
 
 
+class EarlyReply(Reply):
+    """An answer whose client sends the next request, in two pieces, before the task of the connection waits for it."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        await super().prepare(request)
+        asyncio.get_running_loop().call_soon(self._receive, cast("Connection", request.protocol))
+
+    def _receive(self, connection: Connection) -> None:
+        data = post(b"early")
+        connection.data_received(data[:9])
+        connection.data_received(data[9:])
+
+
+class EarlyEnd(EarlyReply):
+    """The same of a client that then ends its half of the connection."""
+
+    def _receive(self, connection: Connection) -> None:
+        if connection.answered == 1:
+            super()._receive(connection)
+            assert connection.eof_received()
+
+
 Scenario = Callable[[Repeating, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def serve(scenario: Scenario) -> None:
+def serve(scenario: Scenario, reply: type[Reply] = Reply) -> None:
     async def main() -> None:
         repeating = Repeating()
+        repeating.reply = reply
         gate = ConnectionLimiter("http", Bounds(10, 10), Memory(1 << 30), lambda _address: False)
         listener = Listener(gate, repeating.server.connect)
         reader, writer = await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0))
@@ -120,6 +145,28 @@ def test_repetitions_are_not_handled_in_full() -> None:
         assert repeating.ends == [200, 200, 200]
 
     serve(scenario)
+
+
+def test_a_repetition_is_recognized_however_early_it_arrives() -> None:
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await repeating.begun.wait()
+        ((taken, outcome),) = repeating.outcomes
+        outcome.set_result(7)
+        assert (taken, await answer(reader)) == (b"early", b"flag 7")
+        (await repeat(repeating, reader, writer, b"next")).set_result(8)
+        assert await answer(reader) == b"flag 8"
+        assert repeating.full == [b"first"]
+
+    serve(scenario, EarlyReply)
+
+
+def test_an_early_request_is_answered_before_its_connection_ends() -> None:
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await answer(reader) == b"full"
+        assert repeating.full == [b"first", b"early"]
+        assert await reader.read() == b""
+
+    serve(scenario, EarlyEnd)
 
 
 def test_errors_of_repetitions_are_answers() -> None:

@@ -30,7 +30,7 @@ from lmqcluster.protocols.sqs.permissions import PERMISSIONS
 from lmqcluster.protocols.sqs.query_codec import QueryCodec
 from lmqcluster.protocols.sqs.receipts import Receipt, Receipts
 from lmqcluster.protocols.sqs.redrive_policies import AllowPolicy, RedrivePolicy, allow_policy, redrive_policy
-from lmqcluster.protocols.sqs.rendering import LONG_CHARACTERS, assembled, json_text
+from lmqcluster.protocols.sqs.rendering import LONG_CHARACTERS, assembled, json_bytes, json_text
 from lmqcluster.protocols.sqs.shapes import SHAPES
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.attributes import pack_attributes, unpack_attributes
@@ -89,6 +89,7 @@ def test_names_of_parameters_have_a_bounded_depth() -> None:
 )
 def test_pieces_of_json_are_the_json_of_the_whole(value: Any) -> None:
     assert json.loads(asyncio.run(assembled(json_text(value)))) == value
+    assert json.loads(asyncio.run(json_bytes(value))) == value
 
 
 def test_xml_parses_back_to_the_same_text() -> None:

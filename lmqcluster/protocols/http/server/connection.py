@@ -78,8 +78,8 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_repeats", "_repetition",
-        "_rest", "_watch",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_is_put_off", "_repeats",
+        "_repetition", "_rest", "_watch",
         "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "place", "served", "shape",
     )  # fmt: skip
 
@@ -114,6 +114,7 @@ class Connection(RequestHandler):
         self._framing = Framing()
         self._body: StreamReader = EMPTY_PAYLOAD
         self._rest = b""
+        self._is_put_off = False
         self._is_over = False
         self._watch: asyncio.Task[None] | None = None
         self.answered = 0
@@ -136,8 +137,14 @@ class Connection(RequestHandler):
             self._rest += data
             self._pause_transport_reading()
             return
-        if self._repeats and self._begin_repetition(data):
+        if self._is_put_off:
+            self._rest += data
             return
+        if self._repeats and (self._begin_repetition(data) or self._put_off(data)):
+            return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         if not data:
             super().data_received(data)
         rest = self._rest + data if self._rest else data
@@ -193,6 +200,27 @@ class Connection(RequestHandler):
                 outcome.add_done_callback(partial(self._end_repetition, answer))
                 return True
         return False
+
+    def _put_off(self, data: bytes) -> bool:
+        """Take data in the next turn of the event loop if the next request can be recognized only then.
+
+        A fast client sends it before aiohttp's task, which has written the last answer, waits again.
+        """
+        is_answered = self._waiter is None and self._request_count == self.answered
+        if not data or not is_answered or self._messages or self._rest or self._framing.head_bytes:
+            return False
+        self._rest, self._is_put_off = data, True
+        self._loop.call_soon(self._take_put_off)
+        return True
+
+    def _take_put_off(self) -> None:
+        """Take data that was put off, unless that has happened."""
+        if not self._is_put_off:
+            return
+        self._is_put_off = False
+        data, self._rest = self._rest, b""
+        if not self._begin_repetition(data):
+            self._parse(data)
 
     def _end_repetition(self, answer: AnswerRepetition, outcome: asyncio.Future[Any]) -> None:
         """Write the answer to a repetition, and take what has arrived since."""
@@ -282,6 +310,7 @@ class Connection(RequestHandler):
         """
         if self._watch is not None:
             return True
+        self._take_put_off()
         transport = self.transport
         is_asked = self._request_count > self.answered
         if transport is None or not self._body.is_eof() or not may_be_half_closed(transport):
@@ -347,7 +376,7 @@ class Connection(RequestHandler):
             self._idle_watch.cancel()
         self._repeats.clear()
         # Tasks and unread bodies refer to the connection; dropping them breaks the reference cycles.
-        self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
+        self._rest, self._body, self._is_over, self._is_put_off = b"", EMPTY_PAYLOAD, True, False
         self._messages.clear()
         self.place.release()
 
