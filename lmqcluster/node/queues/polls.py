@@ -23,7 +23,6 @@ from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
 from .sending.push_items import PushItem, PushOptions
 
 if TYPE_CHECKING:
-    from ...wire.ids import ReceiptFormat
     from .pulls.deliveries import Delivery
     from .pulls.pulls import PullRequest, Pulls
     from .sending.command_sender import CommandSender
@@ -113,12 +112,10 @@ class PolledQueues:
     def __init__(
         self,
         sender: CommandSender,
-        receipts: Callable[[], ReceiptFormat],
         pulls: Callable[[], Pulls],
         wait_for: WaitFor,
     ) -> None:
         self._sender = sender
-        self._receipts = receipts
         self._pulls = pulls
         self._wait_for = wait_for
         # Polls since the node's start that found nothing and left no trace in the log.
@@ -215,8 +212,7 @@ class PolledQueues:
             start = self._pulls().wait
         begin = partial(start, options=options)
         delivered = await self._wait_for(begin, queue, wanted, has_room, until=until)
-        parse = self._receipts().parse
-        return [Polled(one, tag_of(parse(one.id))) for one in delivered]
+        return [Polled(one, tag_of(one.number)) for one in delivered]
 
     async def _is_empty(self, name: bytes, attempt: PollAttempt) -> bool:
         """Return whether a poll would find nothing and change no state, so that it needs no log entry."""
@@ -244,10 +240,9 @@ class PolledQueues:
 
     def put_back(self, polled: Sequence[Polled]) -> None:
         """Return messages that did not reach their client. The call does not wait for the outcome."""
-        parse = self._receipts().parse
         by_queue: dict[bytes, list[int]] = {}
         for one in polled:
-            by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
+            by_queue.setdefault(one.delivery.queue, []).append(one.delivery.number)
         self._pulls().put_back_numbers(by_queue)
 
     async def update(

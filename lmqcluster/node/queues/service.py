@@ -126,7 +126,7 @@ class QueueService:
         self.board = LogWaiters(state)
         self.events = QueueEvents(state)
         self.board.session_ended.append(self._session_ended)
-        self.polled = PolledQueues(self.sender, self.receipts, lambda: self.pulls, self._wait_for)
+        self.polled = PolledQueues(self.sender, lambda: self.pulls, self._wait_for)
         self.sessions = Sessions(self.sender, self.board, self.receipts, self._pull_in_session)
         self.session_list = SessionList(state, self.receipts)
         self.rates: Rates = no_rates

@@ -20,6 +20,7 @@ def compound(*parts: Part) -> Delivery:
     return Delivery(
         queue=b"q",
         id=ID,
+        number=1,
         compound=True,
         retry=2,
         content=b"",

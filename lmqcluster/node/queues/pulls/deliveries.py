@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....core.log.results import Delivered
 from ....core.messages.message import Identity, RichMessage, Traits, identity_of, loaded, message_bytes, traits_of
@@ -17,8 +17,7 @@ PULL_BYTES_MAX = 16 * 1024 * 1024
 """Most bytes of bodies and attributes that a pull of several messages takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One message inside a compound message."""
 
     content: bytes
@@ -26,13 +25,13 @@ class Part:
     attributes: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One leased message.
 
     Attributes:
         queue: the queue's name.
         id: the receipt, 36 bytes.
+        number: the number of the delivery, which the receipt contains.
         compound: whether the message was accumulated; then `parts` holds the pushed messages and `content` is empty.
         retry: deliveries that remain after this one.
         delivery: which delivery of the message this is, from 1 on.
@@ -45,6 +44,7 @@ class Delivery:
 
     queue: bytes
     id: bytes
+    number: int
     compound: bool
     retry: int
     content: bytes
@@ -71,20 +71,22 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) 
     if not isinstance(content, bytes):
         parts = tuple(Part(part.content, part.content_type, part.attributes) for part in content)
         content = b""
+    identity = identity_of(message) if isinstance(message, RichMessage) and message.first_us else None
     return Delivery(
-        queue=name,
-        id=receipts.format(number),
-        compound=content is not given,
-        retry=remaining,
-        content=content,
-        content_type=content_type,
-        attributes=attributes,
-        parts=parts,
-        delivery=message.delivered,
-        sequence=message.sequence,
-        pushed_s=unix_us(message.pushed_us) / 1e6,
-        traits=traits_of(message),
-        identity=identity_of(message) if isinstance(message, RichMessage) and message.first_us else None,
+        name,
+        receipts.format(number),
+        number,
+        content is not given,
+        remaining,
+        content,
+        content_type,
+        attributes,
+        parts,
+        message.delivered,
+        message.sequence,
+        unix_us(message.pushed_us) / 1e6,
+        traits_of(message),
+        identity,
     )
 
 
