@@ -78,8 +78,11 @@ class Chunk(Pageable):
     @classmethod
     def of(cls, messages: list[Message]) -> Chunk:
         """Return a chunk of these messages."""
-        bodies = sum(content_count(message.content) for message in messages)
-        body_bytes = sum(map(message_bytes, messages))
+        return cls.summed(messages, *_sums_of(messages))
+
+    @classmethod
+    def summed(cls, messages: list[Message], bodies: int, body_bytes: int) -> Chunk:
+        """Return a chunk of these messages, whose bodies are counted already."""
         sequences = [message.sequence for message in messages]
         return cls(messages, b"", (len(messages), bodies, body_bytes, min(sequences), max(sequences)))
 
@@ -134,25 +137,31 @@ class PagedTail:
         tail: messages behind the chunks.
     """
 
-    __slots__ = ("_common", "_count", "_tail_bytes", "chunks", "tail")
+    __slots__ = ("_common", "_count", "_tail_bodies", "_tail_body_bytes", "_tail_bytes", "chunks", "tail")
 
     def __init__(self, common: Common) -> None:
         self._common = common
         self._count = 0
-        self._tail_bytes = 0
         self.chunks: deque[Chunk] = deque()
-        self.tail: list[Message] = []
+        self._begin_tail()
 
     def __len__(self) -> int:
         """Return the number of messages."""
         return self._count + len(self.tail)
 
-    def extend(self, messages: list[Message], meta: Meta, body_bytes: int) -> None:
-        """Append messages that share one meta and have `body_bytes` bytes in total; faster than one by one."""
-        size = self._tail_bytes + body_bytes + meta_bytes(meta) * len(messages)
-        if size <= self._common.sizes.bytes and len(self.tail) + len(messages) <= self._messages_max():
+    def _begin_tail(self) -> None:
+        self.tail: list[Message] = []
+        self._tail_bytes = self._tail_bodies = self._tail_body_bytes = 0
+
+    def extend(self, messages: list[Message], meta: Meta, content_bytes: int) -> None:
+        """Append one-body messages that share one meta and have `content_bytes` bytes in total; faster than one by one."""
+        count = len(messages)
+        size = self._tail_bytes + content_bytes + meta_bytes(meta) * count
+        if size <= self._common.sizes.bytes and len(self.tail) + count <= self._messages_max():
             self.tail += messages
             self._tail_bytes = size
+            self._tail_bodies += count
+            self._tail_body_bytes += content_bytes + len(meta[1]) * count
             return
         for message in messages:
             self.append(message)
@@ -165,11 +174,16 @@ class PagedTail:
             self.seal()
         self.tail.append(message)
         self._tail_bytes += size
+        self._tail_bodies += content_count(message.content)
+        self._tail_body_bytes += message_bytes(message)
 
     def load(self, messages: list[Message]) -> None:
         """Append messages of a snapshot to the tail without sealing it."""
         self.tail += messages
         self._tail_bytes += sum(map(_size_of, messages))
+        bodies, body_bytes = _sums_of(messages)
+        self._tail_bodies += bodies
+        self._tail_body_bytes += body_bytes
 
     def _messages_max(self) -> int:
         """Return the most messages of a chunk: fewer in a short line if memory is crowded."""
@@ -180,8 +194,8 @@ class PagedTail:
 
     def seal(self) -> None:
         """Turn the tail, which is not empty, into a chunk."""
-        self.join(Chunk.of(self.tail))
-        self.tail, self._tail_bytes = [], 0
+        self.join(Chunk.summed(self.tail, self._tail_bodies, self._tail_body_bytes))
+        self._begin_tail()
 
     def join(self, chunk: Chunk) -> None:
         """Append a chunk behind the others."""
@@ -197,7 +211,7 @@ class PagedTail:
         """
         if not self.chunks:
             line = deque(self.tail)
-            self.tail, self._tail_bytes = [], 0
+            self._begin_tail()
             return line
         line = deque(self._common.messages_in(self.chunks[0]))
         self._drop_first()
@@ -222,7 +236,7 @@ class PagedTail:
         """Remove everything without reading it."""
         while self.chunks:
             self._drop_first()
-        self.tail, self._tail_bytes = [], 0
+        self._begin_tail()
 
     def messages(self) -> Iterator[Message]:
         """Yield all messages; pages are loaded but not kept."""
@@ -232,13 +246,20 @@ class PagedTail:
 
     def sums(self) -> tuple[int, int]:
         """Return the number of pushed bodies in the backlog, and their bytes."""
-        bodies = sum(chunk.bodies for chunk in self.chunks) + sum(content_count(one.content) for one in self.tail)
-        return bodies, sum(chunk.body_bytes for chunk in self.chunks) + sum(map(message_bytes, self.tail))
+        bodies, body_bytes = _sums_of(self.tail)
+        return bodies + sum(chunk.bodies for chunk in self.chunks), body_bytes + sum(
+            one.body_bytes for one in self.chunks
+        )
 
     def _drop_first(self) -> None:
         chunk = self.chunks.popleft()
         self._count -= chunk.count
         self._common.left(chunk)
+
+
+def _sums_of(messages: list[Message]) -> tuple[int, int]:
+    """Return the number of pushed bodies in these messages, and their bytes."""
+    return sum(content_count(message.content) for message in messages), sum(map(message_bytes, messages))
 
 
 def _size_of(message: Message) -> int:
