@@ -130,7 +130,7 @@ def _aging(state: State, now_us: int) -> Iterator[Queue]:
 
 
 def _expiring_messages(state: State, now_us: int) -> Iterator[Message]:
-    """Yield messages that expire, or whose last lease expires, and that go to another queue."""
+    """Yield messages that expire, or whose last lease ends, and that go to another queue."""
     for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
         options = queue.settings.options
         if (
@@ -144,7 +144,7 @@ def _expiring_messages(state: State, now_us: int) -> Iterator[Message]:
         leaving = state.queues.get(name)
         if leaving is not None and leaving.store.gathered is not None and _has_dead_letter_target(leaving):
             ended = islice(leaving.store.leases.ended(now_us), _QUEUES_MAX)
-            yield from (one for one in ended if one.remaining <= 0 or leaving.store.is_expired(one, now_us))
+            yield from (one for one in ended if _is_leaving(leaving, one, now_us))
 
 
 def _undeliverable(state: State, now_us: int, touches: list[Touch]) -> Iterator[Message]:
@@ -153,17 +153,37 @@ def _undeliverable(state: State, now_us: int, touches: list[Touch]) -> Iterator[
         queue = state.queues.get(touch.queue) if isinstance(touch, Head) else None
         if not isinstance(touch, Head) or queue is None or queue.store.gathered is None:
             continue
-        store, left = queue.store, touch.most
-        for message in islice(chain(store.ready, () if store.rich is None else store.rich.waiting), _QUEUES_MAX):
+        store, rich = queue.store, queue.store.rich
+        # Whichever line comes first: the messages of the others may all be later.
+        yield from _passed_over(queue, now_us, [store.ready], touch.most)
+        if rich is None:
+            continue
+        yield from _passed_over(queue, now_us, [rich.waiting], touch.most)
+        if rich.fair is not None:
+            # A group has its turn until it delivers a message.
+            yield from _passed_over(queue, now_us, rich.fair.in_turn(max(0, min(touch.most, _QUEUES_MAX))), 1)
+        # Held messages get their turn with the one before them, or if the leases of their groups end with the batch.
+        held = islice(rich.held, _HELD_MAX)
+        yield from (message for message in held if store.is_used_up(message) or store.is_expired(message, now_us))
+
+
+def _passed_over(queue: Queue, now_us: int, lines: Iterable[Iterable[Message]], most: int) -> Iterator[Message]:
+    """Yield messages that cannot be delivered, of each line those before `most` others."""
+    steps = iter(range(_QUEUES_MAX))
+    for line in lines:
+        left = most
+        for message, _ in zip(line, steps, strict=False):
             if left <= 0:
                 break
-            if message.remaining <= 0 or store.is_used_up(message) or store.is_expired(message, now_us):
+            if _is_leaving(queue, message, now_us):
                 yield message
             else:
                 left -= 1
-        # Held messages get their turn with the one before them, or if the leases of their groups end with the batch.
-        held = () if store.rich is None else islice(store.rich.held, _HELD_MAX)
-        yield from (message for message in held if store.is_used_up(message) or store.is_expired(message, now_us))
+
+
+def _is_leaving(queue: Queue, message: Message, now_us: int) -> bool:
+    """Return whether a message leaves the queue instead of being delivered again."""
+    return message.remaining <= 0 or queue.store.is_used_up(message) or queue.store.is_expired(message, now_us)
 
 
 def _leased(state: State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:

@@ -11,7 +11,8 @@ place: all groups with fewer messages in flight come before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..messages.message import Message, RichMessage
@@ -229,6 +230,11 @@ class FairGroups:
         message = self.line.first_from((group.name,))
         assert message is not None  # noqa: S101 - for the type checker
         return message
+
+    def in_turn(self, count: int) -> Iterator[Iterator[RichMessage]]:
+        """Yield the messages in line of each of up to `count` groups, in the order of their turns."""
+        for group in islice(self._turns, count):
+            yield self.line.between((group.name,), (group.name + b"\0",))
 
     def any(self) -> RichMessage | None:
         """Return a message in line regardless of limits; None if there is none."""

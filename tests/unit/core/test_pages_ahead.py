@@ -9,7 +9,7 @@ import pytest
 from lmqcluster.core import Op
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.prefetch import PAGES_MAX
-from tests.property.driver import Driver, numbers
+from tests.property.driver import SECOND, Driver, numbers
 
 from .page_store import MemoryPages
 from .test_bodies import COUNT, Q, paged_driver, push, push_plain
@@ -281,6 +281,30 @@ def test_a_pull_needs_the_bodies_of_expired_messages_that_it_forwards() -> None:
     assert len(needed) == 2
     assert loaded_by(driver, store, [Op.PULL, Q, 1]) == needed
     assert driver.size(b"expired") + driver.size(b"dead") == 2
+
+
+@pytest.mark.parametrize("ends_before", [True, False])
+@pytest.mark.parametrize("group", [b"", b"g"])
+def test_a_poll_needs_the_bodies_of_messages_that_are_used_up(group: bytes, ends_before: bool) -> None:
+    """Their leases end with an earlier batch, and new messages are in another line behind them, or with the same one."""
+    driver, store = paged_driver()
+    pager = driver.machine.state.pager
+    pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    own = [["group_mode", "fair"], ["retry", 1_000], ["max_deliveries", 1], ["dead_letter_queue", "dead"]]
+    driver.do(Op.CREATE, b"dead")
+    driver.do(Op.CREATE, Q, b"", own, True, [[b"sqs.kind", b"standard"]])
+    rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, 0, b"", group]] for number in range(3)]
+    driver.do(Op.PUSH_ATTEMPTS, Q, rows, b"")
+    poll = [Op.POLL, Q, 3, 30 * SECOND, False, False]
+    assert len(driver.do(*poll)) == 3
+    pager.page_out(1_000)
+    driver.wait(30)
+    if ends_before:
+        driver.push(Q, b"new", b"new", b"new")
+    needed = set(announced(driver, poll))
+    assert len(needed) == 3
+    assert loaded_by(driver, store, poll) == needed
+    assert driver.size(b"dead") == 3
 
 
 def test_a_batch_needs_the_chunks_of_messages_that_reach_the_maximum_age() -> None:
