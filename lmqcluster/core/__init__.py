@@ -7,7 +7,7 @@ integer microseconds of log time. Waiting, encoding and authorisation are left t
 
 from .applied import Applied
 from .log.commands import Op
-from .log.results import Fault, IncompatibleVersionError, PushFlag
+from .log.results import Fault, IncompatibleVersionError, PushFlag, Refusal
 from .machine import Machine
 from .messages.message import Message
 from .owners.api_keys import ApiKeys
@@ -28,6 +28,7 @@ __all__ = [
     "Op",
     "PushFlag",
     "Queue",
+    "Refusal",
     "Restoration",
     "Role",
     "SnapshotView",

@@ -78,7 +78,7 @@ def test_a_full_queue_is_reported(admin: Admin, queue_name: str) -> None:
     done(admin("queue", "set", queue_name, "--create", "--max-items", "1"))
     done(admin("message", "push", queue_name, "x"))
     refused = admin("message", "push", queue_name, "y")
-    assert (refused.code, "is full" in refused.one_line_error()) == (69, True)
+    assert (refused.code, "is full: max_items is 1;" in refused.one_line_error()) == (69, True)
     waited = admin("message", "push", queue_name, "y", "--wait", "200ms")
     assert (waited.code, "had no room while the push waited" in waited.one_line_error()) == (69, True)
 

@@ -128,10 +128,11 @@ def snapshots_that_forget_ages(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_too_many(patch: pytest.MonkeyPatch) -> None:
-    def has_room(one: Queue, options: QueueOptions, more_items: int = 0, _more_bytes: int = 0) -> bool:
-        return options.max_items is None or one.store.waiting() + more_items <= options.max_items
+    def limit_reached(one: Queue, options: QueueOptions, more_items: int = 0, _more_bytes: int = 0) -> str | None:
+        is_open = options.max_items is None or one.store.waiting() + more_items <= options.max_items
+        return None if is_open else f"max_items is {options.max_items}"
 
-    patch.setattr(admission, "_has_room", has_room)
+    patch.setattr(admission, "_limit_reached", limit_reached)
 
 
 def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..log.results import PushFlag, RefusedError
+from ..log.results import PushFlag, Refusal, RefusedError
 from ..owners.quotas import checked_owner
 from ..state.state import REMEMBER_US, State
 
@@ -67,7 +67,7 @@ def store_once(
             refused.note(owner, producer, first + position)
         if exc.code not in _REFUSALS:
             raise
-        stored = [(int(_REFUSALS[exc.code]), 0)] * len(due)
+        stored = [(Refusal(_REFUSALS[exc.code], exc.reason), 0)] * len(due)
     else:
         for position in again:
             refused.stored(owner, producer, first + position)

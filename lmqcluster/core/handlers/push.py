@@ -13,7 +13,7 @@ from ..log.results import PushFlag
 from ..messages.message import PLAIN_META, Meta
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
-from ..routing.admission import COPIES_MAX, PLAIN_PUSH, Push, attributes_kept
+from ..routing.admission import COPIES_MAX, PLAIN_PUSH, TOO_MANY_COPIES, Push, attributes_kept
 from ..state.named_queues import named_queues
 from ..state.state import ATTEMPT_US, REMEMBER_US, State
 from .checks import Row, checked_row, checked_rows
@@ -95,7 +95,7 @@ class PushCommands:
         copies = 0
         for queue in named_queues(self._state, command.queues):
             copies += self._state.admission.reach(queue)
-            flag = store_item(self._state, queue, item) if copies <= COPIES_MAX else int(PushFlag.OVERSIZED)
+            flag = store_item(self._state, queue, item) if copies <= COPIES_MAX else TOO_MANY_COPIES
             flags.append((queue.name, flag))
         return flags
 
@@ -175,7 +175,7 @@ class PushCommands:
             end = self._end_of_run(rows, attempts, owner, start, min(most, start + run_max))
             stored += self._store_run(queue, rows[start:end], attempts[start:end], owner)
         queue.counters.refused_total += len(rows) - most
-        return stored + [(int(PushFlag.OVERSIZED), 0)] * (len(rows) - most)
+        return stored + [(TOO_MANY_COPIES, 0)] * (len(rows) - most)
 
     def _known(self, queue: Queue, owner: bytes, attempt: bytes | None) -> tuple[int, int] | None:
         """Return the result of the first push with an attempt, None if it is new."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..dedup.exact_keys import exact_key
 from ..dedup.keys import KnownPush, PushKey, digest_of
 from ..log.items import Item
-from ..log.results import PushFlag, RefusedError
+from ..log.results import PushFlag, Refusal, RefusedError
 from ..messages.attributes import Reason, reasoned
 from ..messages.message import Message, message_bytes
 from ..owners.quotas import Kind
@@ -36,26 +36,26 @@ class PushPlan:
         """
         self.check(queue, self.try_add(queue, item, push))
 
-    def try_add(self, queue: Queue, item: Item, push: Push) -> PushFlag:
-        """Reserve room for a push; return a flag that shows why the queue refuses it, if it does.
+    def try_add(self, queue: Queue, item: Item, push: Push) -> Refusal | None:
+        """Reserve room for a push; return why the queue refuses it, if it does.
 
         Raises:
             RefusedError: ``key_reused``, ``quota_exceeded``.
         """
         if item.key is not None and self._is_known(_push_key(queue, self._owner, item.key, push.group), item):
-            return PushFlag.STORED
+            return None
         if not queue.special:
-            return PushFlag.STORED
+            return None
         return self._room.take(queue, len(item.content), len(attributes_kept(queue, item)))
 
-    def check(self, queue: Queue, flag: PushFlag) -> None:
+    def check(self, queue: Queue, refusal: Refusal | None) -> None:
         """Refuse the whole command if a queue refuses one of the pushes.
 
         Raises:
             RefusedError: ``full``, ``too_large``.
         """
-        if flag is not PushFlag.STORED:
-            refuse(queue, flag)
+        if refusal is not None:
+            refuse(queue, refusal)
 
     def nack(self, queue: Queue, message: Message, reason: Reason | None) -> None:
         """Reserve room for a message that returns to a queue for a reason, or leaves it for another one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..log import commands as log
-from ..log.results import Fault, PushFlag, RefusedError
+from ..log.results import Fault, RefusedError
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
 from ..routing.waiting_pushes import WaitingPush
@@ -103,10 +103,10 @@ class WaitingPushCommands:
         """Store a push; None if the queue has no room for it."""
         plan = PushPlan(self._state, push.owner)
         for item, options in push.items:
-            flag = plan.try_add(queue, item, options)
-            if flag is PushFlag.FULL and not _is_alias(queue):
+            refusal = plan.try_add(queue, item, options)
+            if refusal is not None and refusal.code == "full" and not _is_alias(queue):
                 return None
-            plan.check(queue, flag)
+            plan.check(queue, refusal)
         return [plan.store(queue, item, options) for item, options in push.items]
 
 

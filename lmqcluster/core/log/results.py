@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     from ..messages.message import Message
 
-__all__ = ["Delivered", "Fault", "IncompatibleVersionError", "PushFlag", "RefusedError", "TagState", "Updated", "shown"]
+__all__ = [
+    "Delivered",
+    "Fault",
+    "IncompatibleVersionError",
+    "PushFlag",
+    "Refusal",
+    "RefusedError",
+    "TagState",
+    "Updated",
+    "shown",
+]
 
 Delivered = tuple[bytes, int, int, "Message"]
 """Queue name, delivery number, deliveries that remain after this one, message."""
@@ -23,6 +33,23 @@ class PushFlag(IntFlag):
     REPLAYED = 4  # added to the flag of the push that first used the key; nothing was stored
     FULL = 8  # not stored: the queue is full
     OVERSIZED = 16  # not stored: the body exceeds the queue's limit
+
+
+class Refusal(int):
+    """The flag of a message that is not stored, `FULL` or `OVERSIZED`, with the reason for its producer."""
+
+    reason: str
+
+    def __new__(cls, flag: PushFlag, reason: str) -> Self:
+        """Return the flag with a reason."""
+        refusal = super().__new__(cls, flag)
+        refusal.reason = reason
+        return refusal
+
+    @property
+    def code(self) -> str:
+        """Return the error code for clients."""
+        return "too_large" if self & PushFlag.OVERSIZED else "full"
 
 
 class TagState(IntEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 from ..log.items import Item
-from ..log.results import PushFlag, RefusedError, shown
+from ..log.results import PushFlag, Refusal, RefusedError, shown
 from ..messages.attributes import with_headers
 from ..messages.message import PLAIN_META, PLAIN_TRAITS, Message, Meta, RichMessage, Traits
 from ..queue.options import QueueOptions
@@ -15,7 +15,7 @@ from ..queue.queue import PASSES_MAX, Queue
 from ..state_view import StateView
 from .bindings import Bindings
 
-__all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "attributes_kept", "refuse"]
+__all__ = ["PLAIN_PUSH", "TOO_MANY_COPIES", "Admission", "Push", "Room", "attributes_kept", "refuse"]
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that one push visits, and so most queues that it reaches."""
@@ -26,6 +26,11 @@ A copy takes about 4 us, and a leader that applies a command for longer than an 
 """
 COPY_BYTES_MAX = 256 * 1024 * 1024
 """Most bytes of all copies of one body."""
+TOO_MANY_COPIES = Refusal(
+    PushFlag.OVERSIZED,
+    f"one request stores at most {COPIES_MAX:,} messages, copies in bound queues included, and {COPY_BYTES_MAX:,} bytes"
+    " of copies of one body; push fewer at a time, or unbind queues",
+)
 
 
 class Push(NamedTuple):
@@ -119,7 +124,7 @@ class Admission:
                 flags.append(self._store(targets, meta, content, push))
             else:
                 queue.counters.refused_total += 1
-                flags.append(PushFlag.OVERSIZED)
+                flags.append(TOO_MANY_COPIES)
         return flags
 
     def appends(self, queue: Queue, contents: Sequence[bytes], push: Push) -> bool:
@@ -195,15 +200,16 @@ class Admission:
 
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
         for queue in targets.deciding:
-            if flag := _refusal(queue, len(content)):
+            refusal = _refusal(queue, len(content))
+            if refusal is not None:
                 queue.counters.refused_total += 1
-                return flag
+                return refusal
         for queue in targets.deciding:
             self._make_room(queue)
         # The result is that of the queue itself, not of its copies.
         results = [self._put(queue, meta, content, push) for queue in targets.keeping]
         for queue in targets.copies:
-            if _refusal(queue, len(content)):
+            if _refusal(queue, len(content)) is not None:
                 queue.counters.refused_total += 1
             else:
                 self._make_room(queue)
@@ -216,7 +222,7 @@ class Admission:
         if options is None or not options.discard_old_when_full:
             return
         for _ in range(PASSES_MAX):
-            if _has_room(queue, options) or not queue.discard(self._state.now_us):
+            if _limit_reached(queue, options) is None or not queue.discard(self._state.now_us):
                 break
 
     def _put(self, queue: Queue, meta: Meta, content: bytes, push: Push) -> int:
@@ -274,21 +280,21 @@ class Room:
         self._items: dict[bytes, int] = {}
         self._bytes: dict[bytes, int] = {}
 
-    def take(self, queue: Queue, size: int, attribute_bytes: int = 0) -> PushFlag:
+    def take(self, queue: Queue, size: int, attribute_bytes: int = 0) -> Refusal | None:
         """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve nothing."""
         targets = self._admission.targets(queue)
         if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
-            return PushFlag.OVERSIZED
+            return TOO_MANY_COPIES
         for one in targets.deciding:
-            if flag := self._refusal(one, size):
-                return flag
+            if (refusal := self._refusal(one, size)) is not None:
+                return refusal
         self._copies += targets.reach
         for one in targets.keeping:
             self.add(one, size + attribute_bytes)
         for one in targets.copies:
-            if not self._refusal(one, size):
+            if self._refusal(one, size) is None:
                 self.add(one, size + attribute_bytes)
-        return PushFlag.STORED
+        return None
 
     def require(self, queue: Queue, size: int, attribute_bytes: int = 0) -> None:
         """Reserve room for a push, or refuse the whole command.
@@ -296,51 +302,57 @@ class Room:
         Raises:
             RefusedError: ``full``, ``too_large``.
         """
-        flag = self.take(queue, size, attribute_bytes) if queue.special else PushFlag.STORED
-        if flag is not PushFlag.STORED:
-            refuse(queue, flag)
+        refusal = self.take(queue, size, attribute_bytes) if queue.special else None
+        if refusal is not None:
+            refuse(queue, refusal)
 
     def add(self, queue: Queue, size: int) -> None:
         """Count a message that is added to the line regardless of room."""
         self._items[queue.name] = self._items.get(queue.name, 0) + 1
         self._bytes[queue.name] = self._bytes.get(queue.name, 0) + size
 
-    def _refusal(self, queue: Queue, size: int) -> PushFlag:
+    def _refusal(self, queue: Queue, size: int) -> Refusal | None:
         return _refusal(queue, size, self._items.get(queue.name, 0), self._bytes.get(queue.name, 0))
 
 
-def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
+def refuse(queue: Queue, refusal: Refusal) -> NoReturn:
     """Refuse a push, with all others of the command.
 
     Raises:
         RefusedError: ``full``, ``too_large``.
     """
     queue.counters.refused_total += 1
-    if flag is PushFlag.OVERSIZED:
-        reason = (
-            f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
-        )
-        raise RefusedError("too_large", reason)
-    raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
+    raise RefusedError(refusal.code, refusal.reason)
 
 
-def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
-    """Return why a queue with this many more messages and bytes refuses a body of this size; ``STORED`` if it does not."""
+def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> Refusal | None:
+    """Return why a queue with this many more messages and bytes refuses a body of this size; None if it does not."""
     options = queue.settings.options
     if options is None:
-        return PushFlag.STORED
+        return None
     if options.max_item_bytes is not None and size > options.max_item_bytes:
-        return PushFlag.OVERSIZED
+        reason = f"the body of {size} bytes is too large for the queue {shown(queue.name)}"
+        return Refusal(PushFlag.OVERSIZED, f"{reason}: max_item_size is {options.max_item_bytes}")
     if queue.pushes_waiting:
         # A new push goes behind those that wait.
-        return PushFlag.FULL
+        return _full(queue, f"{queue.pushes_waiting} other pushes wait for room")
     if options.discard_old_when_full:
-        return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
-    return PushFlag.STORED if _has_room(queue, options, more_items, more_bytes) else PushFlag.FULL
+        # No message could be discarded for another one.
+        closed = {"max_items": options.max_items, "max_size": options.max_bytes}
+        reached = next((f"{name} is 0" for name, limit in closed.items() if limit == 0), None)
+    else:
+        reached = _limit_reached(queue, options, more_items, more_bytes)
+    return None if reached is None else _full(queue, reached)
 
 
-def _has_room(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
-    """Return whether the queue has room for another message."""
+def _full(queue: Queue, reason: str) -> Refusal:
+    return Refusal(PushFlag.FULL, f"the queue {shown(queue.name)} is full: {reason}; pull messages, or push later")
+
+
+def _limit_reached(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> str | None:
+    """Return which limit prevents another message, with its value; None if there is room."""
     if options.max_items is not None and queue.store.waiting() + more_items >= options.max_items:
-        return False
-    return options.max_bytes is None or queue.store.waiting_bytes() + more_bytes < options.max_bytes
+        return f"max_items is {options.max_items}"
+    if options.max_bytes is not None and queue.store.waiting_bytes() + more_bytes >= options.max_bytes:
+        return f"max_size is {options.max_bytes}"
+    return None

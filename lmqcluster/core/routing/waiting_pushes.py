@@ -189,7 +189,7 @@ class WaitingPushes:
         while done != limit and (push := self._ends.first()) is not None and push.ends_us <= now_us:
             name = push.queue
             # The next in line may be one that fits.
-            self.refuse(push, f"the queue {shown(name)} had no room while the push waited (max_items, max_size)")
+            self.refuse(push, f"the queue {shown(name)} had no room while the push waited")
             self.note(name)
             done += 1
         return done

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from ..log.results import PushFlag, RefusedError
+from ..log.results import PushFlag, Refusal, RefusedError
 from ..messages.message import Meta
 from ..messages.sorted_list import SortedList
 from ..owners.quotas import Kind
@@ -215,12 +215,14 @@ class Schedules:
     def push(self, schedule: Schedule, due_us: int) -> tuple[Schedule, int]:
         """Push the message of a due time; return the schedule with its counters, and the flag of the push."""
         item, push = schedule.definition.message(schedule.name, due_us), schedule.definition.push
-        flag: int = PushFlag.FULL
-        if not self.held:
+        flag: int
+        if self.held:
+            flag = Refusal(PushFlag.FULL, "the leader has no room: its limit of memory or disk is reached")
+        else:
             try:
                 queue = self._state.queue(schedule.definition.queue)
-            except RefusedError:
-                return schedule._replace(refused=schedule.refused + 1), flag
+            except RefusedError as exc:
+                return schedule._replace(refused=schedule.refused + 1), Refusal(PushFlag.FULL, exc.reason)
             meta = (item.content_type, attributes_kept(queue, item))
             (flag,) = self._state.store(queue, meta, [item.content], push)
         if flag >= PushFlag.FULL:

@@ -135,7 +135,7 @@ class MemcacheConnection(KestrelConnection):
             stored = [size for size, flag in zip(puts.sizes, flags, strict=True) if flag < PushFlag.FULL]
             self.queues.count_puts(puts.queue, stored)
         for flag, count in Counter(flags).items():
-            code = "ok" if flag < PushFlag.FULL else refusal_of(puts.queue, flag).code
+            code = "ok" if flag < PushFlag.FULL else refusal_of(flag).code
             self.note("set", puts.queue, code, self._puts_since_s, count)
 
     async def _set(self, request: Request) -> None:

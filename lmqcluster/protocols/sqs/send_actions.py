@@ -64,7 +64,7 @@ class SendActions:
         outgoing = self._checked(facts, call, call.parameters, 0)
         ((flag, sequence),) = await self._push(facts, [outgoing.item], call.request.principal.owner)
         if flag >= PushFlag.FULL:
-            raise refusal_of(facts.name, flag)
+            raise refusal_of(flag)
         return self._result_of(facts, outgoing, sequence)
 
     async def send_batch(self, call: Call) -> Output:
@@ -95,7 +95,7 @@ class SendActions:
         successful: list[Output] = []
         for (entry, outgoing), (flag, sequence) in zip(passed, results, strict=True):
             if flag >= PushFlag.FULL:
-                failed.append(outcome_of(entry, as_sqs(refusal_of(facts.name, flag))))
+                failed.append(outcome_of(entry, as_sqs(refusal_of(flag))))
             else:
                 successful.append({"Id": entry["Id"], **self._result_of(facts, outgoing, sequence)})
         return batch_output(successful, failed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-from lmqcluster.core import PushFlag
+from lmqcluster.core import PushFlag, Refusal
 from lmqcluster.core.log.commands import Bind, Push
 from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.node.queues.pushes.repeated import RepeatedAnswers, RepeatedPushes
@@ -109,8 +109,8 @@ def test_refusals_are_answered_one_by_one() -> None:
     async def scenario(case: Case) -> None:
         assert case.group().start([1, 2, 3, 4], [b"a", b"b", b"c", b"d"])
         await case.bench.turn()
-        pending = case.bench.proposer._inflight[0].pending_commands[0]
-        case.answers.completed(pending, [0, int(PushFlag.FULL), 0, int(PushFlag.FULL)])
+        pending, full = case.bench.proposer._inflight[0].pending_commands[0], Refusal(PushFlag.FULL, "no room")
+        case.answers.completed(pending, [0, full, 0, full])
         assert sorted(case.answered) == [([1, 3], b"0", b"."), ([2, 4], b"full", b".")]
         assert sorted(case.ended, key=str) == [(2, "full"), (2, 0)]
 

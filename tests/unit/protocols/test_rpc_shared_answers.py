@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import PushFlag
+from lmqcluster.core import PushFlag, Refusal
 from lmqcluster.core.log.commands import Ack, Push
 from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.protocols.msgpack_rpc.connection.shared_answers import SharedAnswers
@@ -65,9 +65,9 @@ def test_every_request_is_answered_once_on_its_connection() -> None:
 
 def test_each_request_gets_its_result() -> None:
     sink, one, two = SharedAnswers(), _Client(), _Client()
-    sink.completed(pushes(sink, (one, 1), (two, 2), (one, 3)), [1, int(PushFlag.FULL), 0])
+    sink.completed(pushes(sink, (one, 1), (two, 2), (one, 3)), [1, Refusal(PushFlag.FULL, "no room"), 0])
     assert [(msgid, text) for msgid, text in one.answers] == [(1, replies.FLAG_TEXTS[1]), (3, OK)]
-    assert [msgid for msgid, text in two.answers if text.startswith("full")] == [2]
+    assert two.answers == [(2, "full: no room")]
     sink.completed(acks(sink, (one, 4), (two, 5)), [True, False])
     sink.completed(acks(sink, (one, 6), (two, 7)), None)
     assert one.answers[2:] == [(4, OK), (6, "throw:queue_not_found")]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import structlog
 
@@ -128,13 +128,13 @@ class RepeatedAnswers:
     def completed(self, pending: PendingCommand, flags: list[int]) -> None:
         """Answer the pushes."""
         requests, pending.requests = pending.requests, []
-        queue, start = cast("Push", pending.command).queue, 0
+        start = 0
         for batch, connections in _batches(requests):
             own = flags[start : start + len(connections)]
             start += len(connections)
             for flag in set(own):
                 pushed = [number for number, result in zip(connections, own, strict=True) if result == flag]
-                _end(batch, pushed, flag if flag < PushFlag.FULL else refusal_of(queue, flag))
+                _end(batch, pushed, flag if flag < PushFlag.FULL else refusal_of(flag))
 
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse the pushes."""

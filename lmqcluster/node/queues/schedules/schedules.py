@@ -113,15 +113,15 @@ class Schedules:
         self._sender.check_room()
         flag = await self._change(name, ScheduleAction.RUN, principal)
         if flag >= PushFlag.FULL:
-            found = self.find(name)
-            raise refusal_of(b"" if found is None else found.definition.queue, flag)
+            raise refusal_of(flag)
 
     async def _change(self, name: bytes, action: ScheduleAction, principal: Principal) -> int:
         async def attempt() -> Any:
             was = self._checked_queue(name, principal)
             return await self._sender.propose(ChangeSchedule(name, action, was), 64 + len(name) + len(was))
 
-        return int(await self._repeated(attempt))
+        result: int = await self._repeated(attempt)
+        return result
 
     async def _repeated(self, attempt: Callable[[], Any]) -> Any:
         """Carry out an attempt, again if another client was faster or this node was behind."""

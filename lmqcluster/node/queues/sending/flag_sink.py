@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from ....core.log.commands import Push
 from ....core.log.results import PushFlag
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand
@@ -18,14 +15,13 @@ class FlagSink:
 
     def completed(self, pending: PendingCommand, flags: list[int]) -> None:
         """Answer each push."""
-        command = cast(Push, pending.command)
         for future, flag in zip(pending.requests, flags, strict=True):
             if future.done():
                 continue
             if flag < PushFlag.FULL:
                 future.set_result(flag)
             else:
-                future.set_exception(refusal_of(command.queue, flag))
+                future.set_exception(refusal_of(flag))
 
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Fail each push."""

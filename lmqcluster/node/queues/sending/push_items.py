@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from ....core import PushFlag
+from ....core import PushFlag, Refusal
 from ....wire.errors import LmqError
 from .due_times import DueTimes
 
@@ -138,19 +138,13 @@ def stored(flag: int, sequence: int) -> Stored:
     return Stored(flag, sequence or None)
 
 
-def refusal_of(queue: bytes, flag: int) -> LmqError:
-    """Return why a queue has not stored a message, from a flag of at least `PushFlag.FULL`."""
-    name = queue.decode("utf-8", "backslashreplace")
-    if flag & PushFlag.OVERSIZED:
-        reason = (
-            f"the body is larger than the queue {name!r} takes (property max_item_size), or its copies are too many"
-        )
-        return LmqError("too_large", reason)
-    reason = f"the queue {name!r} is full (properties max_items, max_size); pull messages, or push later"
-    return LmqError("full", reason)
+def refusal_of(flag: int) -> LmqError:
+    """Return why a queue has not stored a message, from its flag of at least `PushFlag.FULL`, which is a `Refusal`."""
+    refusal = cast("Refusal", flag)
+    return LmqError(refusal.code, refusal.reason)
 
 
-def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
+def check_all_stored(flags: Sequence[int]) -> None:
     """Refuse a batch unless the queue has stored every message.
 
     Raises:
@@ -160,10 +154,10 @@ def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
     if not refused:
         return
     if len(refused) == len(flags):
-        raise refusal_of(queue, flags[refused[0]])
+        raise refusal_of(flags[refused[0]])
     shown = ", ".join(map(str, refused[:_SHOWN_MAX])) + (", ..." if len(refused) > _SHOWN_MAX else "")
     reason = f"{len(refused)} of {len(flags)} messages are not stored, numbers {shown} of the batch: "
-    reason += refusal_of(queue, flags[refused[0]]).message
+    reason += refusal_of(flags[refused[0]]).message
     raise LmqError("stored_in_part", reason)
 
 

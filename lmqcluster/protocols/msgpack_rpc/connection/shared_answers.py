@@ -85,7 +85,7 @@ def _answers(pending: PendingCommand, result: Any, count: int) -> Iterator[bytes
         # A push that a queue refuses does not hold back the producer's later ones: the cluster remembers its number.
         for flag in result:
             is_stored = flag < PushFlag.FULL
-            yield replies.FLAG_TEXTS[flag] if is_stored else refusal_of(command.queue, flag).rpc_text()
+            yield replies.FLAG_TEXTS[flag] if is_stored else refusal_of(flag).rpc_text()
     elif result is None:
         yield from ["throw:queue_not_found"] * count
     else:

@@ -109,7 +109,7 @@ class _Outcomes:
         self._count(len(places))
 
     def _result(self, flag: int) -> bytes:
-        return replies.FLAG_TEXTS[flag & 3] if flag < PushFlag.FULL else _refused(refusal_of(self._name, flag))
+        return replies.FLAG_TEXTS[flag & 3] if flag < PushFlag.FULL else _refused(refusal_of(flag))
 
     def _count(self, known: int) -> None:
         self._missing -= known

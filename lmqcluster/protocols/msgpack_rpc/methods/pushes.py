@@ -107,7 +107,7 @@ def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments)
         return
 
     def render_flag(flags: list[int]) -> bytes:
-        check_all_stored(name, flags)
+        check_all_stored(flags)
         return replies.FLAG_TEXTS[flags[0] & 3]
 
     def render(results: list[Stored]) -> bytes:
@@ -155,7 +155,7 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     if len(arguments) == 3 and arguments[2] != {}:
         _push_batch(connection, msgid, name, contents, given(arguments[2], _BATCH_OPTIONS), first)
         return
-    _push_plain(connection, msgid, name, contents, _flag_list(name), first)
+    _push_plain(connection, msgid, name, contents, _flag_list, first)
 
 
 def _push_plain(
@@ -248,18 +248,15 @@ def _push_items(
         request = requests.push_rows(service.sender.due_times, name, items, owner, producer, first)
 
     def shown(results: list[tuple[int, int]]) -> bytes:
-        check_all_stored(name, [flag for flag, _sequence in results])
+        check_all_stored([flag for flag, _sequence in results])
         return render([stored(*one) for one in results])
 
     propose(connection, msgid, request, shown)
 
 
-def _flag_list(queue: bytes) -> Callable[[list[int]], bytes]:
-    def render(flags: list[int]) -> bytes:
-        check_all_stored(queue, flags)
-        return replies.array_header(len(flags)) + b"".join([replies.FLAG_TEXTS[flag & 3] for flag in flags])
-
-    return render
+def _flag_list(flags: list[int]) -> bytes:
+    check_all_stored(flags)
+    return replies.array_header(len(flags)) + b"".join([replies.FLAG_TEXTS[flag & 3] for flag in flags])
 
 
 def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -291,10 +288,10 @@ def _check_copies(stored: list[tuple[bytes, int]]) -> None:
     if not refused:
         return
     if len(stored) == 1:
-        raise refusal_of(*refused[0])
+        raise refusal_of(refused[0][1])
     shown = ", ".join(repr(queue.decode("utf-8", "backslashreplace")) for queue, _flag in refused[:_SHOWN_MAX])
     more = ", ..." if len(refused) > _SHOWN_MAX else ""
-    why = refusal_of(*refused[0]).message
+    why = refusal_of(refused[0][1]).message
     raise LmqError("stored_in_part", f"{len(refused)} of {len(stored)} queues took no copy: {shown}{more}; {why}")
 
 
