@@ -77,7 +77,7 @@ def json_text(value: Any) -> Iterator[str]:
 
 
 def _length(value: Any) -> int:
-    """Return the approximate number of characters of a value, without its names."""
+    """Return the approximate number of characters of a value, without its names; of a long value only that of a part."""
     if isinstance(value, str):
         return _VALUE_CHARACTERS + len(value)
     if isinstance(value, dict):
@@ -87,4 +87,6 @@ def _length(value: Any) -> int:
     size = _VALUE_CHARACTERS
     for one in value:
         size += _VALUE_CHARACTERS + len(one) if isinstance(one, str) else _length(one)
+        if size > LONG_CHARACTERS:
+            break
     return size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus
 from xml.etree import ElementTree as ET
@@ -167,6 +168,25 @@ def test_characters_that_xml_cannot_carry(text: str) -> None:
     with pytest.raises(SqsError):
         check_text(text)
     check_text("\t\n\r \x7f\ud7ff\ue000\ufffd\U00010000\U0010ffff")
+
+
+class CountedRows(list[Any]):
+    """A list that counts how many of its items were read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            self.read += 1
+            yield one
+
+
+def test_a_long_answer_is_measured_in_a_bounded_time() -> None:
+    rows = CountedRows({"Id": f"{number}"} for number in range(100_000))
+    pieces = json_text({"Successful": rows})
+    assert next(pieces) + next(pieces) + next(pieces) == '{"Successful":[{"Id": "0"}'
+    assert rows.read < 5_000
+    assert json.loads("".join(json_text({"Successful": rows}))) == {"Successful": list(rows)}
 
 
 # --- receipts and names -----------------------------------------------------------------------------------------------
