@@ -10,12 +10,12 @@ from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from .polls import RETRY_WITHOUT_END
 
-__all__ = ["CONTENT_BASED", "FIFO_NAME", "KINDS", "NewQueue", "new_queue", "sqs_defaults"]
+__all__ = ["FIFO_NAME", "KINDS", "NewQueue", "new_queue", "sqs_defaults"]
 
 KINDS: Final = ("plain", "fifo", "fair")
 FIFO_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 """Names of FIFO queues."""
-CONTENT_BASED: Final = "sqs.ContentBasedDeduplication"
+_CONTENT_BASED: Final = "sqs.ContentBasedDeduplication"
 """The annotation ``true`` of a FIFO queue in which the hash of a body is a deduplication id."""
 _SQS: Final = {"retry": RETRY_WITHOUT_END, "timeout": 30, "delay": 0, "max_age": 345_600}
 _SQS_ITEM_BYTES_MAX: Final = 1024 * 1024
@@ -80,5 +80,5 @@ def new_queue(limits: Limits, name: bytes, kind: str, *, by_content: bool | None
         )
     annotations = {KIND: FIFO}
     if by_content is not None:
-        annotations[CONTENT_BASED] = "true" if by_content else "false"
+        annotations[_CONTENT_BASED] = "true" if by_content else "false"
     return NewQueue(sqs_defaults(limits, is_fifo=True), annotations)

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from ...node.config.config import NodeConfig
     from ..http.server.requests.request import Request
 
-__all__ = ["FIFO_SUFFIX", "Names", "arn_queue", "is_creatable", "url_queue"]
+__all__ = ["Names", "arn_queue", "is_creatable", "url_queue"]
 
-FIFO_SUFFIX: Final = ".fifo"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/[0-9]{8}/([A-Za-z0-9-]{1,64})/")
