@@ -223,6 +223,8 @@ def _messages_being_moved(state: State, touches: list[Touch]) -> Iterator[Messag
         yield from islice(queue.store.ready, count)
         if queue.store.rich is not None and touch.label is None:
             yield from islice(chain(queue.store.rich.waiting, queue.store.rich.scheduled), count)
+            if queue.store.rich.fair is not None:
+                yield from islice(chain.from_iterable(queue.store.rich.fair.in_turn(count)), count)
         elif queue.store.rich is not None and touch.label is not None:
             given = touch.sequences
             numbers = None if given is None else [one for one in given[:_MOVED_MAX] if type(one) is int]

@@ -205,6 +205,20 @@ def test_moved_and_redriven_messages_need_their_bodies() -> None:
     assert loaded_by(driver, store, move) == needed
 
 
+def test_moved_messages_of_fair_groups_need_their_bodies() -> None:
+    driver, store = paged_driver()
+    pager = driver.machine.state.pager
+    pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    driver.set(Q, group_mode="fair")
+    rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, 0, b"", b"g%d" % (number % 2)]] for number in range(6)]
+    driver.do(Op.PUSH_ROWS, Q, rows)
+    pager.page_out(1_000)
+    move = [Op.MOVE, Q, b"other", 4]
+    needed = set(announced(driver, move))
+    assert len(needed) == 4
+    assert loaded_by(driver, store, move) == needed
+
+
 def test_redriven_messages_that_are_named_need_their_bodies_and_no_others() -> None:
     driver, store = paged_driver()
     pager = driver.machine.state.pager
