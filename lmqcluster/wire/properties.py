@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from .errors import LmqError
 from .headers import is_header_name, is_reserved
@@ -45,6 +46,7 @@ ANNOTATIONS_MAX = 100
 ANNOTATION_BYTES_MAX = 16 * 1024
 ANNOTATION_NAME_BYTES_MAX = 255
 _INT_MAX = (1 << 63) - 1
+_COMPARED_MAX = 64
 
 
 def _invalid(reason: str) -> LmqError:
@@ -183,9 +185,11 @@ def parse_properties(value: object) -> Properties:
         elif name in QUEUE_OPTIONS:
             result[name] = parse_option(name, item)
         else:
-            raise _invalid(
-                f"property {name!r} is unknown; there are accum, retry, timeout, hooks, {', '.join(QUEUE_OPTIONS)}"
-            )
+            known = ("accum", "retry", "timeout", "hooks", *QUEUE_OPTIONS)
+            # A name may have any length.
+            close = get_close_matches(name[:_COMPARED_MAX], known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+            raise _invalid(f"property {name!r} is unknown; {hint}")
     return list(result.items())
 
 

@@ -42,6 +42,13 @@ WAIT_S_MAX = 1e8
 """The longest wait in seconds, which means without limit."""
 
 
+def _check_wait(name: str, seconds: float) -> None:
+    if not isinstance(seconds, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {seconds!r}")
+    if not 0 <= seconds <= WAIT_S_MAX:
+        raise ValueError(f"{name} must be 0 to {WAIT_S_MAX:,.0f} seconds, not {seconds!r}")
+
+
 class CallSender:
     """Makes a call of each request, with a future and a deadline, and sends it.
 
@@ -89,8 +96,7 @@ class CallSender:
 
     def call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
         """Send a request that the node may delay for `wait_s` seconds; `body` returns it for the remaining time."""
-        if not 0 <= wait_s <= WAIT_S_MAX:
-            raise ValueError(f"a wait must be 0 seconds or more, not {wait_s!r}")
+        _check_wait("wait", wait_s)
         loop = self.loop or self.bind()
         future: Future[Any] = Future(loop=loop)
         self._submit(WaitingCall(future, body, decode, loop.time(), wait_s, self.timeout_s))
@@ -163,8 +169,8 @@ class CallSender:
         may_share: bool = False,
     ) -> Any:
         """Pull; `head` is the request before the wait and the options."""
-        if wait_s is not None and not 0 <= wait_s < WAIT_S_MAX:
-            raise ValueError(f"a timeout must be 0 seconds or more, not {wait_s!r}")
+        if wait_s is not None:
+            _check_wait("timeout", wait_s)
         loop = self.loop or self.bind()
         future: Future[Any] = Future(loop=loop)
         if options is None:

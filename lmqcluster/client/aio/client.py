@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
-from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
+from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PUSH_COUNT_MAX
 
 from ..batches import Backlog, BatchColumns, BatchLease
 from ..mark import Mark
@@ -48,7 +48,7 @@ from ..transport.replies import (
 from ..transport.requests import Heads, Name, encode_content, name_bytes, pack_array, request_body, split_batch
 from ..transport.session_settings import SessionSettings
 from .call_sender import WAIT_S_MAX, CallSender
-from .messages import Messages
+from .messages import Messages, check_count
 from .sessions import ClientSession
 from .transactions import Transaction
 
@@ -370,8 +370,7 @@ class AsyncClient:
             timeout: as in `pull`, but without a wait by default.
             lease, auto_ack, session, after: as in `pull`.
         """
-        if not 1 <= max <= PULL_COUNT_MAX:
-            raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
+        check_count("max", max)
         if lease is not None or auto_ack or session is not None:
             head = self._option_pull_many_heads[queue] + pack(max)
             decode = self._settled_messages if auto_ack else self._messages

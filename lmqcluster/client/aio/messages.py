@@ -12,7 +12,17 @@ from lmqcluster.wire.limits import PULL_COUNT_MAX
 if TYPE_CHECKING:
     from ..message import Message
 
-__all__ = ["Messages"]
+__all__ = ["Messages", "check_count"]
+
+
+def check_count(name: str, count: object) -> None:
+    """Refuse what is no number of messages that one pull can take.
+
+    Raises:
+        ValueError: it is no integer, or out of range.
+    """
+    if not isinstance(count, int) or not 1 <= count <= PULL_COUNT_MAX:
+        raise ValueError(f"{name} must be 1 to {PULL_COUNT_MAX}, not {count!r}")
 
 
 class Messages:
@@ -32,8 +42,7 @@ class Messages:
         Raises:
             ValueError: `prefetch` is out of range.
         """
-        if not 1 <= prefetch <= PULL_COUNT_MAX:
-            raise ValueError(f"prefetch must be 1 to {PULL_COUNT_MAX}, not {prefetch!r}")
+        check_count("prefetch", prefetch)
         self._pull = pull
         self._put_back = put_back
         self._ready: deque[Message] = deque()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -224,11 +225,16 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
         for timeout in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="timeout"):
                 await client.pull("q", timeout)
-        for count in (0, 10_001):
+        for wrong in ("5", timedelta(seconds=5)):
+            with pytest.raises(TypeError, match="timeout must be a number of seconds, not "):
+                await client.pull("q", wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="wait must be a number of seconds, not '5'"):
+            client.push("q", 1, wait="5")  # type: ignore[arg-type]
+        for count in (0, 10_001, "5"):
             with pytest.raises(ValueError, match="max must be"):
-                await client.pull_many("q", count)
+                await client.pull_many("q", count)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="prefetch"):
-                client.messages("q", prefetch=count)
+                client.messages("q", prefetch=count)  # type: ignore[arg-type]
         assert len(server.requests) == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -145,6 +146,18 @@ def test_accepted_properties_are_accepted_by_the_core(value: Any) -> None:
     except LmqError:
         return
     assert [name for name, _ in checked_properties(parsed)] == [name for name, _ in parsed]
+
+
+def test_an_unknown_property_is_answered_by_the_name_that_was_meant() -> None:
+    for wrong, hint in {
+        "max_itms": "did you mean 'max_items'?",
+        "maxItems": "did you mean 'max_items'?",
+        "retries": "did you mean 'retry'?",
+        "visibility": "there are accum, retry, timeout, hooks, max_items, ",
+        "x" * 1_000_000: "there are accum, ",
+    }.items():
+        with pytest.raises(LmqError, match=re.escape(f"is unknown; {hint}")):
+            parse_properties({wrong: 1})
 
 
 def test_rules_keep_the_order_of_rules_and_of_keys() -> None:
