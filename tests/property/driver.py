@@ -22,6 +22,8 @@ __all__ = [
     "numbers",
     "over_the_wire",
     "records",
+    "restored",
+    "written",
 ]
 
 SECOND = 1_000_000
@@ -43,14 +45,24 @@ def over_the_wire(value: Any) -> Any:
     return msgpack.unpackb(msgpack.packb(value), strict_map_key=False)
 
 
+def written(machine: Machine) -> list[bytes]:
+    """Return the records of the machine's snapshot as written to a file."""
+    return [msgpack.packb(record) for record in machine.snapshot()]
+
+
 def records(machine: Machine) -> list[Any]:
     """Return the machine's snapshot as read from a file."""
     return [over_the_wire(record) for record in machine.snapshot()]
 
 
+def restored(snapshot: Iterable[bytes]) -> Machine:
+    """Return the machine restored from the written records of a snapshot."""
+    return Machine.restore(compile_pattern, [msgpack.unpackb(record, strict_map_key=False) for record in snapshot])
+
+
 def copied(machine: Machine) -> Machine:
     """Return a machine restored from a snapshot of this one."""
-    return Machine.restore(compile_pattern, records(machine))
+    return restored(written(machine))
 
 
 def bodies(deliveries: Iterable[Any]) -> list[Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op
-from tests.property.driver import SECOND, Driver, copied, records
+from lmqcluster.core import Op
+from tests.property.driver import SECOND, Driver, restored, written
 
 Q = b"q"
 GROUPS = (b"", b"", b"a", b"a", b"a", b"b", b"c", b"d")
@@ -145,13 +145,12 @@ class Model:
 
 
 class World:
-    """The machine, a replica that is restored again and again, and the model."""
+    """The machine and the model."""
 
     def __init__(self, rng: random.Random, limits: dict[str, Any]) -> None:
         self.rng = rng
         self.driver = Driver()
         self.driver.set(Q, group_mode="fair", timeout=LEASE_US // SECOND, retry=1000, **limits)
-        self.replica: Machine = copied(self.driver.machine)
         self.model = Model(self.driver.now_us)
         self.model.set_limits(limits)
 
@@ -162,7 +161,8 @@ class World:
         model.now_us = driver.now_us
         actions = (self.push, self.push, self.pull, self.pull, self.ack, self.nack)
         (self.change_limits if rng.random() < 0.02 else rng.choice(actions))()
-        assert records(driver.machine) == records(copied(driver.machine))
+        snapshot = written(driver.machine)
+        assert written(restored(snapshot)) == snapshot
         queue = driver.machine.state.queues[Q]
         waiting, leased = queue.store.waiting(), len(queue.store.leases)
         assert (waiting, leased) == (len(model.line), len(model.leased))
