@@ -234,7 +234,7 @@ class Stored:
         within(lambda: self.count >= count, f"{count} stored")
 
 
-PUTS = 250
+PUTS = 100
 """Items that each of four producers puts."""
 
 
