@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ LABELS = (b"", b"", b"red", b"blue")
 GROUPS = (b"one", b"two", b"three")
 KEY_WINDOW_S, PUSHES_OF_KEY = 3, 6
 REASON_ROOM = 1_000
+PUSHES_REPEATED_MAX, POLLS_REPEATED_MAX = 40, 6
 RUN_MAX = 3
 """Messages of a group of the queue `FIFO` that may be in flight together."""
 
@@ -69,11 +71,17 @@ IDLE, IDLE_PARENT, IDLE_CHILD = (b"idle-1", b"idle-2", b"idle-3"), b"idle", b"id
 
 
 class Requests:
-    """Numbers the messages of all clients of a run."""
+    """Numbers the messages of all clients of a run.
+
+    Attributes:
+        pushes, polls: the latest attempts of all clients, some of which they repeat.
+    """
 
     def __init__(self, judge: QueueJudge, is_at_rest: Callable[[], bool]) -> None:
         self.judge = judge
         self.is_at_rest = is_at_rest
+        self.pushes: deque[bytes] = deque(maxlen=PUSHES_REPEATED_MAX)
+        self.polls: deque[bytes] = deque(maxlen=POLLS_REPEATED_MAX)
         self._pushed = self._keyed = 0
 
     def content(self) -> bytes:

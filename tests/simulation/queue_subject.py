@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.attempt_clients import ATTEMPTED, AttemptClient, AttemptJudge
+from tests.simulation.attempt_clients import AttemptClient
+from tests.simulation.batch_clients import BatchClient
 from tests.simulation.leaving_clients import LeavingClient, LeavingJudge
+from tests.simulation.model_judge import MODELLED, ModelJudge
 from tests.simulation.moving_clients import MovingClient, MovingJudge
 from tests.simulation.node_clients import Ledger, body_of
 from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
+from tests.simulation.operator_clients import OperatorClient
 from tests.simulation.producer_clients import NUMBERED, ProducerClient, ProducerJudge
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
@@ -40,7 +43,7 @@ class _Ledger(Ledger):
         self.schedule_judge = ScheduleJudge(simulation.checkers)
         self.moving_judge = MovingJudge(simulation.checkers)
         self.producer_judge = ProducerJudge(simulation.checkers)
-        self.attempt_judge = AttemptJudge(simulation.checkers)
+        self.model_judge = ModelJudge(simulation.checkers)
 
     def begin_again(self) -> None:
         super().begin_again()
@@ -50,7 +53,7 @@ class _Ledger(Ledger):
         self.schedule_judge.begin_again()
         self.moving_judge.begin_again()
         self.producer_judge.begin_again()
-        self.attempt_judge.begin_again()
+        self.model_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         super().entry_applied(index, now_us, commands, applied)
@@ -59,14 +62,14 @@ class _Ledger(Ledger):
         self.leaving_judge.applied(commands)
         self.schedule_judge.applied(index, now_us, commands, applied)
         self.moving_judge.applied(index, now_us, commands, applied)
-        self.attempt_judge.applied(index, now_us, commands, applied.results)
+        self.model_judge.applied(index, now_us, commands, applied)
 
     def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
         self.leaving_judge.own_applied((host.id, host.life), commands, applied.results)
 
 
 class QueueSubject(NodeSubject):
-    """A `NodeSubject` with seven more clients at each node."""
+    """A `NodeSubject` with nine more clients at each node."""
 
     name = "queues"
 
@@ -75,7 +78,7 @@ class QueueSubject(NodeSubject):
         self._judge, self._session_judge = ledger.judge, ledger.session_judge
         self._leaving_judge, self._producer_judge = ledger.leaving_judge, ledger.producer_judge
         self._schedule_judge, self._moving_judge = ledger.schedule_judge, ledger.moving_judge
-        self._attempt_judge = ledger.attempt_judge
+        self._model_judge = ledger.model_judge
         self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
@@ -88,7 +91,9 @@ class QueueSubject(NodeSubject):
         ScheduleClient(host, replica, self._requests, self._seed)
         MovingClient(host, replica, self._requests, self._seed)
         ProducerClient(host, replica, self._requests, self._producer_judge, self._seed)
-        AttemptClient(host, replica, self._requests, self._attempt_judge, self._seed)
+        AttemptClient(host, replica, self._requests, self._model_judge, self._seed)
+        BatchClient(host, replica, self._requests, self._model_judge, self._seed)
+        OperatorClient(host, replica, self._requests, self._seed)
         return replica
 
     def check_end(self, simulation: Simulation) -> None:
@@ -102,7 +107,7 @@ class QueueSubject(NodeSubject):
         self._moving_judge.check(machines)
         self._leaving_judge.check([(host.id, host.life) for host in simulation.voters() if host.running])
         self._producer_judge.check({name: _held(machine, NUMBERED) for name, machine in machines.items()})
-        self._attempt_judge.check({name: _held(machine, ATTEMPTED) for name, machine in machines.items()})
+        self._model_judge.check({name: _contents(machine, MODELLED) for name, machine in machines.items()})
 
 
 def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collections.Counter[bytes]]:
