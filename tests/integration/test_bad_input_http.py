@@ -59,15 +59,19 @@ def test_bodies_over_the_limit_are_refused(victims: Cluster, victim: NodeProcess
     announced = f"Content-Length: {LARGE}\r\n"
     framings = [announced, announced + "Expect: 100-continue\r\n", "Transfer-Encoding: chunked\r\n"]
     chunk = b"100000\r\n" + b"x" * MIB + b"\r\n"
-    with bounded_memory(victims.nodes, 250 * MIB):
+    with bounded_memory(victims.nodes, 250 * MIB), contextlib.ExitStack() as stack:
+        refused = []
         for path, framing in itertools.product(PUSH_ROUTES, framings):
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{framing}\r\n"
             # Opened when it is needed, because the node closes silent connections.
-            with connect(victim.http) as sock:
-                sock.sendall(head.encode())
-                if "Expect" not in framing:
-                    pour(sock, chunk if "chunked" in framing else b"x" * MIB, LARGE)
-                assert status_of(end_of(sock)) == 413, (path, framing)
+            sock = stack.enter_context(connect(victim.http))
+            sock.sendall(head.encode())
+            if "Expect" not in framing:
+                pour(sock, chunk if "chunked" in framing else b"x" * MIB, LARGE)
+            refused.append((path, framing, sock))
+        # The node keeps each connection for seconds, in case the client still sends.
+        for path, framing, sock in refused:
+            assert status_of(end_of(sock)) == 413, (path, framing)
 
 
 def test_problem_of_a_body_over_the_limit_names_the_limit(victim: NodeProcess) -> None:
