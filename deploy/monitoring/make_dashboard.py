@@ -9,11 +9,9 @@ Python.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 WIDTH: Final = 24
@@ -348,26 +346,16 @@ def dashboard() -> Json:
         "title": "lmqcluster",
         "uid": "lmqcluster-overview",
         "tags": ["lmqcluster"],
-        "description": "Messages, traffic, nodes and Raft of a cluster; see docs/metrics.md.",
+        "description": "Messages, traffic, nodes and Raft of a cluster; see docs/metrics.md and docs/alerts.md.",
         "schemaVersion": 39,
         "version": 1,
         "editable": True,
         "graphTooltip": 1,
         "refresh": "15s",
         "time": {"from": "now-1h", "to": "now"},
-        "links": [_link()],
         "templating": {"list": _variables()},
         "panels": list(_panels()),
     }
-
-
-def _link() -> Json:
-    """Return the link to the page of alerts, at the address that the rules name."""
-    rules = (Path(__file__).parent / "rules" / "lmqcluster.yml").read_text(encoding="utf-8")
-    found = re.search(r'runbook_url: "([^"#]+)#', rules)
-    if found is None:
-        raise ValueError("the rules have no runbook_url")
-    return {"title": "What to do about alerts", "type": "link", "icon": "doc", "url": found[1], "targetBlank": True}
 
 
 def _variables() -> list[Json]:

@@ -135,9 +135,9 @@ def test_the_alerts_come_with_the_chart(tmp_path: Path) -> None:
     rule = documents("everything")["PrometheusRule", "lmq-lmqcluster"]
     assert rule["metadata"]["labels"]["release"] == "prometheus"
     rules = (DEPLOY / "monitoring" / "rules" / "lmqcluster.yml").read_text(encoding="utf-8")
-    default = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["prometheusRule"]["docsUrl"]
-    assert f'runbook_url: "{default}/alerts.html#' in rules
-    assert rule["spec"] == yaml.safe_load(rules.replace(default, "https://intranet.example.org/lmq"))
+    page = "https://intranet.example.org/lmq/alerts.html"
+    assert rule["spec"] == yaml.safe_load(rules.replace('"docs/alerts.md#', f'"{page}#'))
+    assert f"{page}#lmqmemberdown" in json.dumps(rule["spec"])
     # JSON is YAML.
     (tmp_path / "rules.yml").write_text(json.dumps(rule["spec"]), encoding="utf-8")
     promtool.run("check", "rules", tmp_path / "rules.yml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,24 @@ def test_every_alert_has_a_section_on_the_page_of_alerts_and_its_link_leads_ther
         parts = re.findall(r"^\*\*(\w+)\.?\*\*", text, re.MULTILINE)
         assert parts == ["Seen", "Meaning", "Action", "Resolved"], name
         assert "```console" in text, name
-    links = re.findall(r'runbook_url: "([^"]+)/alerts\.html#([\w-]+)"', rules)
-    assert [anchor for _base, anchor in links] == [name.lower() for name in alerts]
-    (base,) = {base for base, _anchor in links}
-    # The site has the page at this place, and the dashboard a link to it.
+    links = re.findall(r'runbook_url: "([^"#]+)#([\w-]+)"', rules)
+    assert [anchor for _page, anchor in links] == [name.lower() for name in alerts]
+    (page_name,) = {page for page, _anchor in links}
+    assert PAGE.samefile(PAGE.parents[1] / page_name)
+
+
+def test_the_readme_makes_links_of_the_runbooks(tmp_path: Path) -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^\$ (sed .*)$", readme, re.MULTILINE)
+    (tmp_path / "rules").mkdir()
+    rules = RULES.read_text(encoding="utf-8")
+    (tmp_path / "rules" / RULES.name).write_text(rules, encoding="utf-8")
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    links = re.findall(r"runbook_url: (.*)", (tmp_path / "rules" / RULES.name).read_text(encoding="utf-8"))
+    anchors = [f"#{name.lower()}" for name in re.findall(r"- alert: (\w+)", rules)]
+    assert links == [f'"https://intranet/lmqcluster/alerts.html{anchor}"' for anchor in anchors]
+    # The site has the page at this place.
     assert "use_directory_urls: false" in (PAGE.parents[1] / ".mkdocs.yml").read_text(encoding="utf-8")
-    (link,) = json.loads(DASHBOARD.read_text(encoding="utf-8"))["links"]
-    assert link["url"] == f"{base}/alerts.html"
-    # The address that operators replace.
-    assert base in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_alert_is_provoked_on_real_nodes() -> None:
