@@ -1,4 +1,4 @@
-"""What the clients of one node have in common."""
+"""Parts that the clients of one node share."""
 
 from __future__ import annotations
 
