@@ -85,8 +85,9 @@ def _never_late(self: Queue, _now_us: int, sequence: int, tag: int) -> Any:
     return (TagState.GONE if named is None else TagState.VALID), named
 
 
-def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
-    return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
+def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> str | None:
+    is_full = options.max_items is not None and queue.store.waiting() + more_items > options.max_items
+    return "max_items is reached" if is_full else None
 
 
 def _one_too_many_in_flight(self: DeliveryLimits, now_us: int, already: int = 0) -> int:
@@ -148,7 +149,7 @@ PLANTED_QUEUES = {
     "runs of any length": switch([(Queue, "_followers_max", lambda _: 1 << 30)]),
     "runs over one in flight": switch([(RichLines, "take_behind", _whatever_is_behind)]),
     "tags that do not expire": switch([(Queue, "_state_of", _never_late)]),
-    "one too many in a full queue": switch([(admission, "_has_room", _one_too_many)]),
+    "one too many in a full queue": switch([(admission, "_limit_reached", _one_too_many)]),
     "deliveries without limit": switch([(MessageStore, "is_used_up", lambda *_: False)]),
     "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),
     "expired messages lost": switch([(DeadLetterRouter, "expired", lambda *_: None)]),
