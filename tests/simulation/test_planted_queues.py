@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.planted_queues import PLANTED_QUEUES
 from tests.simulation.tasks import Task
 
-RAREST = (18, 16, 19)
+RAREST = (15, 8, 18, 19)
 """Seeds that find the bugs that few others find; they come first."""
 SEEDS = (*RAREST, *(seed for seed in range(1, 25) if seed not in RAREST))
 KINDS = {
