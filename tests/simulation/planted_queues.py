@@ -7,7 +7,7 @@ from typing import Any
 from lmqcluster.core.dedup.exact_keys import ExactKeys
 from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
-from lmqcluster.core.log.results import Delivered, PushFlag, TagState
+from lmqcluster.core.log.results import Delivered, TagState
 from lmqcluster.core.messages.attributes import Reason, reasoned
 from lmqcluster.core.messages.message import Message, RichMessage
 from lmqcluster.core.queue import queue
@@ -160,7 +160,7 @@ PLANTED_QUEUES = {
     "retry delays ignored": switch([(Queue, "_place", _not_later)]),
     "no copies for bound queues": switch([(Admission, "targets", _without_copies)]),
     "settled pulls only leased": switch([(Queue, "pull_settled", _only_leased)]),
-    "transactions push into full queues": switch([(Room, "take", lambda *_: PushFlag.STORED)]),
+    "transactions push into full queues": switch([(Room, "take", lambda *_: None)]),
     "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),
     "keys end too early": switch([(ExactKeys, "remember", _too_short)]),
     "purges keep keys": switch([(State, "forget_keys", lambda *_: None)]),
