@@ -18,12 +18,14 @@ const CHECKS = {
   quota: ["Remove what the client no longer uses, or divide its work among several tokens: docs/limits.md.", ["#/tokens", "Tokens"]],
   "safe to stop": ["Keep this node running until the others are back."],
 };
+// What a failed check is called, unless that is its name.
+const FAILURES = { "safe to stop": "not safe to stop" };
 const REFUSALS = ["Their queues are full. Consume messages, or raise max_items or max_size.", LARGEST];
 
 // What to do about a queue, by the reason why it needs attention.
 const REASONS = {
-  dead_letters: ["Read why they failed, mend the consumer, then redrive dead letters. Dropped messages are lost: the property dead_letter_queue keeps them.", ["#/dead_letters", "Dead letters"]],
-  returns: ["Consumers give messages back or take too long. Look for errors in their logs, or set a longer timeout.", ["#/clients", "Clients"]],
+  dead_letters: ["Dead letters are kept: read why they failed, mend the consumer, then redrive them. Dropped messages are lost; the property dead_letter_queue prevents that.", ["#/dead_letters", "Dead letters"]],
+  returns: ["Consumers give messages back or take too long. Look for errors in their logs, or set a longer timeout if they take too long.", ["#/clients", "Clients"]],
   waiting: ["Start consumers, or see why they have stopped.", ["#/clients", "Clients"]],
 };
 const QUEUES_SHOWN = 8;
@@ -61,7 +63,7 @@ function refusesPushes({ ok, figures }) {
 
 function wellText(cluster, checks, hasNeedy, attention) {
   const alone = cluster.nodes.length === 1;
-  const state = alone ? "The cluster is well, but has only this node: while it is down, no requests are served." : `The cluster is well: ${plural(cluster.nodes.length, "node")}, ${checks} checks.`;
+  const state = alone ? "The cluster is well, but has only this node: while it is down, no requests are served." : `The cluster is well: ${plural(cluster.nodes.length, "node")}, all ${checks} checks passed.`;
   if (hasNeedy) return `${state} Queues need attention:`;
   // The node has not looked at its queues yet.
   return attention.age_s === null ? state : `${state} No queue needs attention.`;
@@ -89,7 +91,8 @@ function failed(checks, cluster) {
   return checks.filter(isFinding).map(({ name, detail }) => {
     // Without a quorum no node can be replaced; the advice is that of the leader.
     const [todo, link] = (name !== "members" || cluster.has_quorum) && CHECKS[name] ? CHECKS[name] : [""];
-    return { what: `${name.charAt(0).toUpperCase()}${name.slice(1)}: ${detail}.`, todo, link };
+    const title = FAILURES[name] ?? name;
+    return { what: `${title.charAt(0).toUpperCase()}${title.slice(1)}: ${detail}.`, todo, link };
   });
 }
 

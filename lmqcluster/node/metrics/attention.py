@@ -268,4 +268,4 @@ class _Candidate(NamedTuple):
 
 
 def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=int(seconds)))
+    return f"{int(seconds)} s" if seconds < 60 else str(timedelta(seconds=int(seconds)))
