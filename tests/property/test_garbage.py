@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lmqcluster.core import Fault, Machine, Op
@@ -119,7 +119,11 @@ COMMANDS = st.lists(
 )
 
 
+PLAIN_AND_INDEXED = [[Op.PUSH, b"q", None, [b"one"]], [Op.PUSH_ATTEMPTS, b"q", [b"two"], b""]]
+
+
 @given(batches=st.lists(st.tuples(COMMANDS, st.integers(-1, 40)), min_size=1, max_size=6), cut=st.integers(0, 5))
+@example(batches=[(PLAIN_AND_INDEXED, 0)], cut=0)
 def test_garbage_in_the_log_neither_stops_nor_splits_the_replicas(batches: list[Any], cut: int) -> None:
     first, second = Machine(compile_pattern), Machine(compile_pattern)
     now_us = 0
@@ -139,10 +143,13 @@ def test_garbage_in_the_log_neither_stops_nor_splits_the_replicas(batches: list[
 
 def _check_books(machine: Machine) -> None:
     for queue in machine.state.queues.values():
+        # With an index, as polls and sends of SQS use, all messages are in lines of their own.
+        lines = [] if queue.store.rich is None else queue.store.rich.lines()
         messages = [
             *queue.store.ready,
             *(entry[2] for entry in queue.store.delayed),
             *queue.store.leases.messages.values(),
+            *(message for _name, line in lines for message in line),
         ]
         contents = [
             [message.content] if isinstance(message.content, bytes) else [part.content for part in message.content]
