@@ -36,9 +36,13 @@ def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def front_end_of(node: NodeProcess, client: socket.socket) -> int:
-    """Return the front end that has the other end of a client's connection."""
+    """Return the front end that has the other end of a client's connection, once one has accepted it."""
     local = f"127.0.0.1:{client.getsockname()[1]}"
-    local_hex = "0100007F:" + f"{int(local.rpartition(':')[2]):04X}"
+    return wait_for(lambda: _front_end_with(node, local), f"a front end to accept {local}")
+
+
+def _front_end_with(node: NodeProcess, client: str) -> int | None:
+    local_hex = "0100007F:" + f"{int(client.rpartition(':')[2]):04X}"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         if fields[2] == local_hex and fields[3] == "01":
@@ -46,7 +50,7 @@ def front_end_of(node: NodeProcess, client: socket.socket) -> int:
             for pid in node.front_ends:
                 if inode in (str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()):
                     return pid
-    raise AssertionError(f"no front end has {local}")
+    return None
 
 
 def resident_bytes(pid: int) -> int:
