@@ -143,7 +143,7 @@ def test_garbage_in_the_log_neither_stops_nor_splits_the_replicas(batches: list[
 
 def _check_books(machine: Machine) -> None:
     for queue in machine.state.queues.values():
-        # With an index, as polls and sends of SQS use, all messages are in lines of their own.
+        # With an index, as polls and sends of SQS use, all messages are in the lines with traits.
         lines = [] if queue.store.rich is None else queue.store.rich.lines()
         messages = [
             *queue.store.ready,
