@@ -156,12 +156,10 @@ class PagedTail:
     def extend(self, messages: list[Message], meta: Meta, content_bytes: int) -> None:
         """Append one-body messages that share one meta and have `content_bytes` bytes in total; faster than one by one."""
         count = len(messages)
-        size = self._tail_bytes + content_bytes + meta_bytes(meta) * count
-        if size <= self._common.sizes.bytes and len(self.tail) + count <= self._messages_max():
-            self.tail += messages
-            self._tail_bytes = size
-            self._tail_bodies += count
-            self._tail_body_bytes += content_bytes + len(meta[1]) * count
+        size = content_bytes + meta_bytes(meta) * count
+        is_short = len(self.tail) + count <= self._messages_max()
+        if is_short and self._tail_bytes + size <= self._common.sizes.bytes:
+            self._add(messages, size, count, content_bytes + len(meta[1]) * count)
             return
         for message in messages:
             self.append(message)
@@ -172,16 +170,16 @@ class PagedTail:
         is_full = self._tail_bytes + size > self._common.sizes.bytes or len(self.tail) >= self._messages_max()
         if self.tail and is_full:
             self.seal()
-        self.tail.append(message)
-        self._tail_bytes += size
-        self._tail_bodies += content_count(message.content)
-        self._tail_body_bytes += message_bytes(message)
+        self._add([message], size, content_count(message.content), message_bytes(message))
 
     def load(self, messages: list[Message]) -> None:
         """Append messages of a snapshot to the tail without sealing it."""
+        self._add(messages, sum(map(_size_of, messages)), *_sums_of(messages))
+
+    def _add(self, messages: list[Message], size: int, bodies: int, body_bytes: int) -> None:
+        """Append messages to the tail; sizes and sums are those of all of them."""
         self.tail += messages
-        self._tail_bytes += sum(map(_size_of, messages))
-        bodies, body_bytes = _sums_of(messages)
+        self._tail_bytes += size
         self._tail_bodies += bodies
         self._tail_body_bytes += body_bytes
 

@@ -609,7 +609,7 @@ class Queue:
             content, attributes = message.content, message.meta[1]
             if type(content) is bytes:
                 bodies += 1
-                body_bytes += len(content) + len(attributes) if attributes else len(content)
+                body_bytes += (len(content) + len(attributes)) if attributes else len(content)
             else:
                 bodies += content_count(content)
                 body_bytes += message_bytes(message)

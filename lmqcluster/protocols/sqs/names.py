@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -22,8 +21,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/[0-9]{8}/([A-Za-z0-9-]{1,64})/")
 _ARN_PARTS: Final = 6
-_USUAL_CHARACTERS: Final = 256
-"""Most characters of the URLs whose queues are remembered."""
 
 
 class Names:
@@ -74,15 +71,8 @@ def url_queue(url: str | None) -> bytes:
         raise missing("QueueUrl")
     if "/" not in url:
         return url.encode("utf-8", "surrogatepass")
-    return _usual_queue(url) if len(url) <= _USUAL_CHARACTERS else _last_segment(url)
-
-
-def _last_segment(url: str) -> bytes:
     path = url.partition("?")[0].partition("#")[0].rstrip("/")
     return unquote_to_bytes(path.rpartition("/")[2])
-
-
-_usual_queue: Final = lru_cache(maxsize=1_024)(_last_segment)
 
 
 def arn_queue(arn: str, parameter: str) -> bytes:

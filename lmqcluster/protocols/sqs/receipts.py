@@ -24,8 +24,6 @@ _VERSION: Final = 1
 _CHECK_BYTES: Final = 4
 _SALT_BYTES: Final = 10
 _HANDLE_CHARACTERS_MAX: Final = 1024
-_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-"""Translates the alphabet for URLs to that of `binascii`."""
 
 
 class Receipt(NamedTuple):
@@ -76,7 +74,7 @@ class Receipts:
         if not handle:
             raise missing("ReceiptHandle")
         try:
-            packed = _decoded(handle) if len(handle) <= _HANDLE_CHARACTERS_MAX else b""
+            packed = base64.b64decode(handle, b"-_", validate=True) if len(handle) <= _HANDLE_CHARACTERS_MAX else b""
             version, check, *receipt = _LAYOUT.unpack(packed)
         except (binascii.Error, ValueError, struct.error):
             version, check, receipt = 0, b"", []
@@ -85,10 +83,6 @@ class Receipts:
             shown = handle[:_HANDLE_CHARACTERS_MAX]
             raise SqsError(INVALID_RECEIPT, f'The input receipt handle "{shown}" is not a valid receipt handle.')
         return Receipt(*receipt)
-
-
-def _decoded(handle: str) -> bytes:
-    return binascii.a2b_base64(handle.encode("ascii").translate(_STANDARD), strict_mode=True)
 
 
 @lru_cache(maxsize=1_024)

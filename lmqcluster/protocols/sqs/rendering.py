@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import json.encoder
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 __all__ = ["LONG_CHARACTERS", "TURN_BYTES", "Output", "assembled", "json_bytes", "json_text"]
@@ -18,16 +17,7 @@ _VALUE_CHARACTERS: Final = 16
 """Characters of a text that take as long to encode as the rest of a value."""
 TURN_BYTES: Final = 64 * 1024
 """Most bytes that are made in one turn of the event loop."""
-_encoder: Final = json.JSONEncoder(ensure_ascii=False)
-# `JSONEncoder.encode` makes a new one for each value, which takes longer than to encode a short answer. It is undocumented, but
-# as old as the module. Tests compare it with `json.loads`.
-_make: Final[Callable[..., Callable[[Any, int], Iterable[str]]]] = json.encoder.c_make_encoder  # type: ignore[attr-defined]
-_quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
-_pieces: Final = _make(None, _encoder.default, _quote, None, ": ", ", ", False, False, True)
-
-
-def _encode(value: Any) -> str:
-    return "".join(_pieces(value, 0))
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 async def json_bytes(value: Any) -> bytes:

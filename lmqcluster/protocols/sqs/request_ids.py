@@ -1,13 +1,13 @@
-"""Ids of requests, which answers name. They are no secrets."""
+"""Ids of requests, which answers name."""
 
 from __future__ import annotations
 
-from random import getrandbits
+import os
 
 __all__ = ["new_id"]
 
 
 def new_id() -> str:
     """Return a random UUID."""
-    digits = f"{getrandbits(128):032x}"
+    digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
