@@ -101,6 +101,8 @@ class Link:
 
     def _connect(self, number: int) -> None:
         if number not in self._opening:
+            # The node has ended the connection while the front end opened it.
+            self.channel.send(Operation.ABORT, number)
             return
         port, slot = self._opening.pop(number)
         protocol: Any = port.factory(slot)
