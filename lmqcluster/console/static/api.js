@@ -19,8 +19,8 @@ export class ApiError extends Error {
 /** Dispatches "connection" (the node answers or does not) and "access" (a token is needed, or the role has changed). */
 export const events = new EventTarget();
 
-/** `quorum` is false while the node knows that it can store no changes. */
-export const connection = { up: true, since: new Date(), reason: "", quorum: true };
+/** `node` is the name of the node, its address until that is known; `quorum` is false while it can store no changes. */
+export const connection = { node: location.host, up: true, since: new Date(), reason: "", quorum: true };
 export const access = { role: "admin", queues: "", tokens: false, wanted: "" };
 
 /** Return true if the token, if one is needed, includes the role `role`. */

@@ -2,6 +2,7 @@
 
 import { ask, field, permitActions } from "./actions.js";
 import { access, connection, events, get, hasToken, learnAccess, useToken } from "./api.js";
+import { updateAsking } from "./asking.js";
 import { announce, h, setText } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { Samples } from "./samples.js";
@@ -128,6 +129,8 @@ function showState() {
     show(badge, "bad", `${name}: no quorum`);
   }
   permitActions();
+  connection.node = name;
+  updateAsking();
   if (self) setText(document.getElementById("whereabouts"), `${name} at ${location.host}, version ${latest.cluster.version}, durability ${latest.cluster.durability}`);
   showNotices(latest, name);
 }

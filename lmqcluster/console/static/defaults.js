@@ -2,6 +2,7 @@
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { change, get } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { h, setText } from "./dom.js";
 import { quoted } from "./names.js";
 import { propertyFields, readProperties, shownValue } from "./properties.js";
@@ -14,7 +15,7 @@ export function open() {
   const state = { stored: null, rules: [] };
   const body = h("tbody");
   const complaint = h("p", { class: "complaint", role: "alert" });
-  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const summary = asking();
   const grid = h(
     "div",
     { class: "scroll", role: "region", "aria-label": "Default properties", tabindex: "0" },
@@ -38,7 +39,7 @@ export function open() {
     discard.hidden = !changed;
     save.hidden = !changed;
     grid.hidden = state.rules.length === 0;
-    setText(summary, `${state.rules.length === 0 ? "There are no rules: all queues have the built-in properties." : "The first rule that matches a queue's name applies to it."}${changed ? " Changes are not saved yet." : ""}`);
+    answered(summary, `${state.rules.length === 0 ? "There are no rules: all queues have the built-in properties." : "The first rule that matches a queue's name applies to it."}${changed ? " Changes are not saved yet." : ""}`);
     body.replaceChildren(...state.rules.map(ruleRow));
   }
 

@@ -2,6 +2,7 @@
 
 import { commandBox, commandLine, field } from "./actions.js";
 import { get } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { attributesLine, attributesTable } from "./attributes.js";
 import { columnChoice } from "./columns.js";
 import { preview, readable, textOf as textOfBody, viewer } from "./content.js";
@@ -27,7 +28,7 @@ const COLUMNS = [{ label: "Sequence", title: "Number of the message in the clust
 
 /** Create the section of the queue's page; `reload()` loads the first messages again. */
 export function messagesSection(page) {
-  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const summary = asking();
   const grid = table("Messages", COLUMNS);
   const more = h("button", { type: "button", class: "after", hidden: true, onclick: () => load(true) }, "Show more");
   const choice = columnChoice("messages", COLUMNS, grid);
@@ -59,7 +60,7 @@ export function messagesSection(page) {
       if (mine === turn) show(answer, further);
     } catch (error) {
       if (error.status === undefined) throw error;
-      if (mine === turn) setText(summary, error.message);
+      if (mine === turn) answered(summary, error.message);
     }
   }
 
@@ -75,7 +76,7 @@ export function messagesSection(page) {
     grid.element.hidden = shown === 0;
     const some = next === null ? "All" : "The first";
     const none = next === null ? "No messages." : "No messages so far.";
-    setText(summary, shown === 0 ? none : shown === 1 && next === null ? "One message. Its number opens it, with its actions." : `${some} ${count(shown)}, in the order of their pushes. A number opens its message, with its actions.`);
+    answered(summary, shown === 0 ? none : shown === 1 && next === null ? "One message. Its number opens it, with its actions." : `${some} ${count(shown)}, in the order of their pushes. A number opens its message, with its actions.`);
   }
 
   /** Export all messages with their contents. The messages stay in the queue. */
@@ -92,12 +93,12 @@ export function messagesSection(page) {
       }
     } catch (error) {
       if (error.status === undefined) throw error;
-      setText(summary, error.message);
+      answered(summary, error.message);
       return;
     }
     save("messages.jsonl", "application/jsonl", jsonLines(lines));
     const cut = lines.filter((message) => message.truncated).length;
-    setText(summary, `${count(lines.length)} messages are in the file${after === null ? "" : ", the first of the queue"}${cut ? `; ${count(cut)} of them are cut after the first MiB` : ""}.`);
+    answered(summary, `${count(lines.length)} messages are in the file${after === null ? "" : ", the first of the queue"}${cut ? `; ${count(cut)} of them are cut after the first MiB` : ""}.`);
   }
 
   return {

@@ -1,6 +1,7 @@
 // The overview: rates, waiting messages, warnings.
 
 import { get } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { findings } from "./findings.js";
@@ -74,7 +75,7 @@ export function open({ samples }) {
   const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "In memory", numeric: true, title: "Messages in memory; the page Nodes shows the memory of the process" }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", BIGGEST);
   const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "In total", numeric: true }]);
-  const none = h("p", { class: "muted" }, "Asking the node …");
+  const none = asking();
 
   biggest.element.hidden = true;
 
@@ -127,7 +128,7 @@ export function open({ samples }) {
       figures.update("oldest", age(slowest?.oldest_age_s ?? 0, stale));
       const full = queues.filter((queue) => queue.size > 0).map((queue) => ({ ...queue, stale }));
       none.hidden = full.length > 0;
-      setText(none, "No queues hold messages.");
+      answered(none, "No queues hold messages.");
       biggest.element.hidden = full.length === 0;
       syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
         const segment = segmentOf(queue.name);

@@ -2,6 +2,7 @@
 
 import { actionButton, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
+import { asking } from "./asking.js";
 import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { age, bytes, count, duration, rate } from "./format.js";
@@ -74,7 +75,7 @@ export function open({ argument: segment }) {
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
-  const asking = h("p", { class: "muted", "aria-live": "polite" }, "Asking the node …");
+  const waiting = asking();
   const suspend = actionButton("Suspend", "admin", () => suspendQueue(page));
   // Actions that need an existing queue.
   const onQueue = [
@@ -181,7 +182,7 @@ export function open({ argument: segment }) {
       h("h1", { class: "name" }, name, " ", suspended),
       readOnlyNote("write"),
       complaint,
-      asking,
+      waiting,
       h(
         "div",
         { class: "bar actions" },
@@ -191,16 +192,13 @@ export function open({ argument: segment }) {
       contents,
     ].filter(Boolean),
     period: PERIOD_MS,
-    show({ cluster }) {
-      setText(asking, cluster.has_quorum ? "Asking the node …" : "Asking the node … Without a quorum this takes some seconds, and the answer is this node's own copy.");
-    },
     opened: () => messages.reload(),
     refresh: page.refresh,
     complain(error) {
       const missing = error?.status === 404;
       view.period = missing ? MISSING_PERIOD_MS : PERIOD_MS;
       for (const element of onQueue) element.hidden = missing;
-      asking.hidden = true;
+      waiting.hidden = true;
       contents.hidden = missing || page.queue === null;
       const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);

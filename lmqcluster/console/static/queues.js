@@ -2,6 +2,7 @@
 
 import { actionButton, commandBox, commandLine, field } from "./actions.js";
 import { get } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { columnChoice } from "./columns.js";
 import { debounce, h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { csv, save } from "./export.js";
@@ -49,7 +50,7 @@ export function open({ query }) {
   const search = field("name", "Search", h("input", { type: "search", placeholder: "part of a name  ( / )", autocomplete: "off", spellcheck: "false", value: view.name }));
   const states = field("state", "Show", h("select", {}, STATES.map(([value, text]) => h("option", { value, selected: value === view.state }, text))));
   const size = field("limit", "Rows", h("select", { }, PAGE_SIZES.map((one) => h("option", { value: one, selected: one === view.limit }, String(one)))));
-  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const summary = asking();
   const pagers = [pager("Previous page", "Next page"), pager("Previous", "Next")];
   const grid = table("Queues", COLUMNS.map((column) => ({ ...column, head: heading(column) })));
   const choice = columnChoice("queues", COLUMNS, grid);
@@ -126,7 +127,7 @@ export function open({ query }) {
     const kind = view.state && STATES.find(([value]) => value === view.state)?.[1];
     const named = view.name ? ` with ${JSON.stringify(view.name)} in their name` : "";
     const what = `${kind && !kind.includes(" ") ? `${kind} ` : ""}queues${kind?.includes(" ") ? ` ${kind}` : ""}${named}`;
-    setText(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. The first push to a queue creates it.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
+    answered(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. The first push to a queue creates it.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
     for (const { back, forth } of pagers) {
       back.disabled = view.offset === 0;
       forth.disabled = view.offset + shown >= total;

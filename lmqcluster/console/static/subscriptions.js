@@ -2,6 +2,7 @@
 
 import { actionButton, ask, commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { change, get } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 import { queueWord, segmentOf, textOf } from "./names.js";
@@ -21,7 +22,7 @@ const COLUMNS = [
 
 export function open() {
   const grid = table("Subscriptions", COLUMNS);
-  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const summary = asking();
   const complaint = h("p", { class: "complaint", role: "alert" });
   grid.element.hidden = true;
 
@@ -30,7 +31,7 @@ export function open() {
     grid.element.hidden = subscriptions.length === 0;
     const shown = subscriptions.slice(0, SHOWN_MAX);
     const cut = shown.length < subscriptions.length ? ` The first ${count(shown.length)} are shown.` : "";
-    setText(summary, subscriptions.length === 0 ? "There are no subscriptions. A consumer creates one when it leases a batch." : `${plural(subscriptions.length, "subscription")}.${cut}`);
+    answered(summary, subscriptions.length === 0 ? "There are no subscriptions. A consumer creates one when it leases a batch." : `${plural(subscriptions.length, "subscription")}.${cut}`);
     syncRows(grid.body, shown, (one) => segmentOf(one.name), (one) => subscriptionRow(segmentOf(one.name), refresh));
   }
 

@@ -2,6 +2,7 @@
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { access, change, get, may } from "./api.js";
+import { answered, asking } from "./asking.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { day, plural } from "./format.js";
 import { quoted } from "./names.js";
@@ -16,18 +17,18 @@ const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { l
 export function open() {
   const state = { tokens: [], refresh };
   const grid = table("Tokens", COLUMNS);
-  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const summary = asking();
   const complaint = h("p", { class: "complaint", role: "alert" });
   grid.element.hidden = true;
 
   async function refresh() {
     if (!may("admin")) {
-      setText(summary, "Only administrators can see tokens.");
+      answered(summary, "Only administrators can see tokens.");
       return;
     }
     state.tokens = (await get("/v1/tokens")).tokens;
     grid.element.hidden = state.tokens.length === 0;
-    setText(summary, state.tokens.length === 0 ? "There are no tokens: clients on a node's machine may do everything, and others nothing." : `${plural(state.tokens.length, "token")}. Every client needs one.`);
+    answered(summary, state.tokens.length === 0 ? "There are no tokens: clients on a node's machine may do everything, and others nothing." : `${plural(state.tokens.length, "token")}. Every client needs one.`);
     syncRows(grid.body, state.tokens, (token) => token.name, (token) => tokenRow(token, state));
   }
 
