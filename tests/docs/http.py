@@ -1,4 +1,4 @@
-"""Reads the sections of the routes in ``docs/http.md``."""
+"""Reads the sections of the routes in ``docs/http*.md``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PAGE", "Route", "routes"]
+__all__ = ["PAGES", "TEXT", "Route", "routes"]
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "http.md"
+PAGES: Final = tuple(sorted((Path(__file__).parents[2] / "docs").glob("http*.md")))
+TEXT: Final = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 _SECTION: Final = re.compile(r"^### `([A-Z]+) (/[^`]*)`\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -33,13 +34,13 @@ class Route:
         return f"{self.method} {self.path}"
 
 
-def routes(text: str) -> list[Route]:
-    """Return all sections of routes.
+def routes() -> list[Route]:
+    """Return the sections of all pages.
 
     Raises:
         ValueError: a section does not state what the route needs.
     """
-    return [_route(*found) for found in _SECTION.findall(text)]
+    return [_route(*found) for page in PAGES for found in _SECTION.findall(page.read_text(encoding="utf-8"))]
 
 
 def _route(method: str, path: str, section: str) -> Route:

@@ -1,4 +1,4 @@
-"""Reads the sections of the methods in ``docs/messagepack-rpc.md``."""
+"""Reads the sections of the methods in ``docs/messagepack-rpc*.md``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PAGE", "Method", "methods"]
+__all__ = ["PAGES", "TEXT", "Method", "methods"]
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "messagepack-rpc.md"
+PAGES: Final = tuple(sorted((Path(__file__).parents[2] / "docs").glob("messagepack-rpc*.md")))
+TEXT: Final = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 _SECTION: Final = re.compile(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 _CALL: Final = re.compile(r"```text\n(\w+)\(([^)\n]*)\) -> .+\n```")
 
@@ -19,6 +20,7 @@ class Method:
     """One section.
 
     Attributes:
+        page: the name of its file.
         text: its whole text, white space folded.
         required, optional: names of the arguments in the call.
         described: names in the table of arguments, empty without one.
@@ -27,6 +29,7 @@ class Method:
     """
 
     name: str
+    page: str
     text: str
     required: tuple[str, ...]
     optional: tuple[str, ...]
@@ -40,16 +43,20 @@ class Method:
         return {*self.required, *self.optional}
 
 
-def methods(text: str) -> list[Method]:
-    """Return all sections of methods.
+def methods() -> list[Method]:
+    """Return the sections of all pages.
 
     Raises:
         ValueError: a section lacks its call or what it needs.
     """
-    return [_method(name, section) for name, section in _SECTION.findall(text)]
+    return [
+        _method(name, page.name, section)
+        for page in PAGES
+        for name, section in _SECTION.findall(page.read_text(encoding="utf-8"))
+    ]
 
 
-def _method(name: str, section: str) -> Method:
+def _method(name: str, page: str, section: str) -> Method:
     call = _CALL.search(section)
     folded = " ".join(section.split())
     needs = re.search(r"Needs: ([^.,]+)[.,]", folded)
@@ -60,6 +67,7 @@ def _method(name: str, section: str) -> Method:
     errors = re.search(r"Errors: (`[^.]+`)\.", folded)
     return Method(
         name,
+        page,
         folded,
         tuple(re.findall(r"\w+", required)),
         tuple(re.findall(r"\w+", optional)),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.cluster import Cluster, clean_environment
 
+from . import http
 from .conftest import ROOT, addresses_of
 from .shell import Shell, Step, steps
 
@@ -36,7 +37,7 @@ NOT_RUN = {
     "CONTRIBUTING.md": "make targets that run for minutes",
     "docs/alerts.md": "tests/integration/test_alerts_*.py follow each section while its alert fires",
     "docs/coming-from-sqs.md": "needs keys for Amazon; tests/sqs_clients runs its clients",
-    "docs/http.md": "tests/integration/test_docs_http.py runs them",
+    **{f"docs/{page.name}": "tests/integration/test_docs_http.py runs them" for page in http.PAGES},
     "docs/containers.md": "needs Docker and Kubernetes",
     "docs/load-balancers.md": "needs a load balancer and separate machines",
     "docs/operations.md": "needs separate machines and systemd",

@@ -4,25 +4,44 @@ for byte.
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.docs.messagepack_rpc import PAGE, Method, methods
+from tests.docs.messagepack_rpc import TEXT, Method, methods
 
 from .cluster import NodeProcess
-from .raw_rpc import Rpc
+from .raw_rpc import Rpc, old
 
-TEXT = PAGE.read_text(encoding="utf-8")
-FOUND = methods(TEXT)
+FOUND = methods()
 NOTHING = "(\n"
 """Neither a queue name nor a regular expression: every method fails on it without waiting."""
 
 
-def test_the_conversation_at_the_beginning_is_a_real_one(node: NodeProcess) -> None:
-    found = dict(re.findall(r"^(client|node): +((?:[0-9a-f]{2} )+)", TEXT, re.MULTILINE))
-    with Rpc(node.rpc) as rpc:
+def test_the_first_calls_are_real_ones(tmp_path: Path) -> None:
+    """The first is shown in bytes, the others as values; the id of a message differs from run to run."""
+    shown = TEXT.partition("\n## First calls\n")[2].partition("\n## ")[0]
+    found = dict(re.findall(r"^(client|node): +((?:[0-9a-f]{2} )+)", shown, re.MULTILINE))
+    calls = re.findall(r"^client: (\[.*\])\nnode: +(\[[^`]*?\])$", shown, re.MULTILINE)
+    assert len(calls) > 1
+    real_id: str = ""
+    with NodeProcess(tmp_path) as node, Rpc(node.rpc) as rpc:
         assert rpc.exchange(bytes.fromhex(found["client"])) == bytes.fromhex(found["node"])
+        for request, answer in calls:
+            _kind, msgid, method, arguments = value(request, real_id)
+            rpc.send(old([0, msgid, method, arguments]))
+            reply = rpc.read()
+            if isinstance(reply.result, dict):
+                real_id = reply.result[b"id"].decode()
+            assert reply.raw == old(value(answer, real_id))
+
+
+def value(shown: str, real_id: str) -> Any:
+    """Return what a page shows, with the id of the run."""
+    return json.loads(re.sub(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", real_id, shown.replace("nil", "null")))
 
 
 @pytest.mark.parametrize("method", FOUND, ids=lambda method: method.name)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.wire.errors import ERRORS
-from tests.docs.messagepack_rpc import PAGE, methods
+from tests.docs.messagepack_rpc import TEXT, methods
 
 from .cluster import NodeProcess
 from .raw_rpc import Rpc
 
-TEXT = PAGE.read_text(encoding="utf-8")
 QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
 FULL, ROOM_FOR_ONE, EXCLUSIVE, GONE = "docs-full", "docs-one", "docs-exclusive", "docs-gone"
 MOVING, MOVED = "docs-moving", "docs-moved"
@@ -153,7 +152,7 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
 
 
 def test_every_error_that_a_section_names_is_tried() -> None:
-    named = {(method.name, code) for method in methods(TEXT) for code in method.errors if code != "quota_exceeded"}
+    named = {(method.name, code) for method in methods() for code in method.errors if code != "quota_exceeded"}
     assert named == REFUSED.keys() | ELSEWHERE
 
 

@@ -1,4 +1,4 @@
-// A client for one connection, written from docs/messagepack-rpc.md alone. Strings in answers are Buffers, maps are Maps.
+// A client for one connection, written from docs/messagepack-rpc*.md alone. Strings in answers are Buffers, maps are Maps.
 
 import net from "node:net";
 

@@ -1,4 +1,4 @@
-// A client for one connection, written from docs/messagepack-rpc.md alone.
+// A client for one connection, written from docs/messagepack-rpc*.md alone.
 
 package main
 

@@ -1,4 +1,4 @@
-// MessagePack as far as docs/messagepack-rpc.md needs it: strings are []byte or string in requests, string in responses.
+// MessagePack as far as docs/messagepack-rpc-types.md needs it: strings are []byte or string in requests, string in responses.
 
 package main
 

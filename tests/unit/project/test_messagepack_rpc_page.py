@@ -23,12 +23,11 @@ from lmqcluster.protocols.msgpack_rpc.methods.table import METHODS
 from lmqcluster.wire import limits, values
 from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.legacy_msgpack import unpack
-from tests.docs.messagepack_rpc import PAGE, Method, methods
+from tests.docs.messagepack_rpc import PAGES, TEXT, Method, methods
 from tests.docs.needs import phrase
 from tests.integration.raw_rpc import OLD_TYPES_ONLY, types_of
 
-TEXT = PAGE.read_text(encoding="utf-8")
-FOUND = methods(TEXT)
+FOUND = methods()
 KiB = 1024
 MiB = 1024 * KiB
 
@@ -36,6 +35,18 @@ MiB = 1024 * KiB
 def test_every_method_has_a_section_and_every_section_is_of_a_method() -> None:
     names = [method.name for method in FOUND]
     assert sorted(names) == sorted(name.decode() for name in METHODS)
+
+
+def test_the_index_leads_to_the_page_of_each_method() -> None:
+    rows = re.findall(
+        r"^\| \[[^]]+\]\(([^)]+)\) \| (`.*`) \|$", TEXT.partition("\n| Page | Methods |")[2], re.MULTILINE
+    )
+    named = {
+        (name, page if page in {file.name for file in PAGES} else "messagepack-rpc.md")
+        for page, names in rows
+        for name in re.findall(r"\w+", names)
+    }
+    assert named == {(method.name, method.page) for method in FOUND}
 
 
 @pytest.mark.parametrize("method", FOUND, ids=lambda method: method.name)
@@ -124,7 +135,7 @@ def token(byte: int) -> bytes:
         ("| Operations of one transaction | 1,000 |", OPERATIONS_MAX, 1_000),
         ("ends with the message that exceeds 16 MiB", connection.MANY_BYTES_MAX, 16 * MiB),
         ("result ends with the message that exceeds 16 MiB", subscriptions.SLICE_BYTES_MAX, 16 * MiB),
-        ("and [Jobs](#jobs) | 64 |", slow_answers.TASKS_MAX, 64),
+        ("and [Jobs](messagepack-rpc-jobs.md#jobs) | 64 |", slow_answers.TASKS_MAX, 64),
         ("| 128 at each node |", pattern_views.CLIENT_VIEWS_MAX, 128),
         ("| Responses that a client has not read | 96 MiB |", stream.UNREAD_BYTES_MAX, 96 * MiB),
         ("reads nothing of unread responses | 60 seconds |", stream.UNREAD_S_MAX, 60),

@@ -150,7 +150,7 @@ async def _subscriptions(subscriptions: Subscriptions, connection: Connection, a
 
 
 async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``backlog(queue or pattern, is pattern[, bytes[, queues]])``: see docs/messagepack-rpc.md for the elements."""
+    """``backlog(queue or pattern, is pattern[, bytes[, queues]])``: docs/messagepack-rpc-subscriptions.md lists the elements."""
     arity(arguments, 2, 4)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
