@@ -7,13 +7,14 @@ a request by its bytes, so that it needs no parsing, routing and authorization: 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgpack
 
 from .errors import LmqError
 from .legacy_msgpack import pack, pack_raw, unpack
+from .repeated_sends import RepeatedSend
 
 __all__ = ["REPEATED_BYTES_MAX", "Pattern", "RepeatedCall", "RepeatedHead", "pattern_of"]
 
@@ -93,5 +94,6 @@ class RepeatedCall:
 
 
 def pattern_of(row: Sequence[Any]) -> Pattern:
-    """Return the pattern that `Pattern.row` encoded."""
-    return RepeatedHead(*row) if len(row) == 2 else RepeatedCall(*row)
+    """Return the pattern that `Pattern.row` encoded; its kind follows from the number of values."""
+    kinds: dict[int, Callable[..., Pattern]] = {1: RepeatedCall, 2: RepeatedHead, 5: RepeatedSend.of}
+    return kinds[len(row)](*row)

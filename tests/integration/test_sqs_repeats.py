@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
 from lmqcluster.node.access.tokens import create_token
 from lmqcluster.node.queues.sending.push_items import PushItem
 from lmqcluster.protocols.sqs import SqsPort
+from lmqcluster.protocols.sqs.repeated_sends import ConnectionSends
 from lmqcluster.wire.address import Address
 
 from .guarded_node import guarded_node
@@ -26,6 +28,8 @@ from .programs import DEADLINE_S
 from .sqs_signed import signed
 
 URL = "http://localhost/000000000000/shop"
+FRONT_ENDS = 0
+"""Set by the fixture `front_ends`."""
 
 
 class Client:
@@ -69,6 +73,13 @@ class Client:
         return len(self.node.service.sender.state().queues[b"shop"])
 
 
+@pytest.fixture(autouse=True, params=[0, 1], ids=["one process", "front end"])
+def front_ends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run each test with and without a front end; return the number."""
+    monkeypatch.setattr(sys.modules[__name__], "FRONT_ENDS", request.param)
+    return int(request.param)
+
+
 @asynccontextmanager
 async def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
     """Yield a connection with the key of a token."""
@@ -81,9 +92,12 @@ async def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         return reply
 
     monkeypatch.setattr(SqsPort, "serve", counted)
-    async with asyncio.timeout(DEADLINE_S), guarded_node(folder, sqs=Address("127.0.0.1", 2)) as guarded:
+    options: dict[str, Any] = {"sqs": Address("127.0.0.1", 2), "front_ends": FRONT_ENDS}
+    async with asyncio.timeout(DEADLINE_S), guarded_node(folder, **options) as guarded:
         port = SqsPort(guarded.node, "127.0.0.1", 0)
         await port.start()
+        if guarded.node.front_ends is not None:
+            guarded.node.front_ends.start()
         secret = await create_token(guarded.node, "shop", "admin", ".*", None, sqs=True)
         client = Client(port, guarded.node, ("shop", secret_access_key(sqs_key(secret.encode()))), full)
         await client.connect()
@@ -96,6 +110,8 @@ async def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             client.writer.close()
             port.retire()
             await port.stop(1.0)
+            if guarded.node.front_ends is not None:
+                await guarded.node.front_ends.stop()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -123,6 +139,23 @@ def test_repeated_sends_are_stored_and_answered_like_others(tmp_path: Path, monk
         assert client.full == ["ReceiveMessage"]
         await client.send("after another action")
         assert client.full == ["ReceiveMessage"]
+
+    on_a_connection(tmp_path, monkeypatch, main)
+
+
+def test_a_front_end_decodes_sends_that_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, front_ends: int
+) -> None:
+    begun: list[bytes] = []
+    start = ConnectionSends.start
+    monkeypatch.setattr(ConnectionSends, "start", lambda self, data: [start(self, data), begun.append(data)][0])
+
+    async def main(client: Client) -> None:
+        names = [(await client.send(f"m{number}"))["MessageId"] for number in range(30)]
+        # The front end shows the node a request in full each second.
+        assert len(begun) < 30 if front_ends else len(begun) == 30
+        assert client.full == []
+        assert (client.stored(), len(set(names))) == (31, 30)
 
     on_a_connection(tmp_path, monkeypatch, main)
 

@@ -101,18 +101,19 @@ class Attempts:
         owned.size += size
         self._quotas.take(Kind.ATTEMPTS, owner, size)
         if owned.size > self._numbers_max:
-            due_us = owned.rows[0].ends_us
+            due_us, before = owned.rows[0].ends_us, owned.size
             while owned.size > self._numbers_max:
-                self._end_first(owner, owned)
+                self._end_first(owned)
                 self.forgotten_total += 1
+            self._quotas.give(Kind.ATTEMPTS, owner, before - owned.size)
             self._note_first(owner, owned, due_us)
 
-    def _end_first(self, owner: bytes, owned: _Owned) -> None:
+    def _end_first(self, owned: _Owned) -> None:
+        """Forget the first row; the caller gives its numbers back to the quota of the owner."""
         row = owned.rows.popleft()
         if owned.known.get(row.key) is row:
             del owned.known[row.key]
         owned.size -= len(row.numbers)
-        self._quotas.give(Kind.ATTEMPTS, owner, len(row.numbers))
 
     def _note_first(self, owner: bytes, owned: _Owned, due_us: int) -> None:
         """Note when the first row of an owner ends, after the one that ended at `due_us`."""
@@ -135,9 +136,11 @@ class Attempts:
         while ended != limit and (first := self._dues.first_key()) is not None and first[0] <= now_us:
             due_us, owner = first
             owned = self._owned[owner]
+            before = owned.size
             while ended != limit and owned.rows and owned.rows[0].ends_us <= now_us:
-                self._end_first(owner, owned)
+                self._end_first(owned)
                 ended += 1
+            self._quotas.give(Kind.ATTEMPTS, owner, before - owned.size)
             self._note_first(owner, owned, due_us)
         return ended
 

@@ -79,7 +79,8 @@ def checked_row(row: list[Any]) -> Row:
         ValueError: it is malformed.
     """
     content, content_type, attributes, key, options, *headers = row
-    return checked_item([content, content_type, attributes, key, *headers]), checked_push(options)
+    item = checked_item([content, content_type, attributes, key, *headers])
+    return item, checked_push(options) if options else PLAIN_PUSH
 
 
 def checked_push(row: list[Any]) -> Push:

@@ -38,9 +38,9 @@ def checked_item(item: list[Any]) -> Item:
         ValueError: it is malformed.
     """
     content, content_type, attributes, key, *headers = item
-    if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
+    if type(content) is not bytes or (content_type is not None and type(content_type) is not bytes):
         raise ValueError("a body must be bytes and a content type bytes or None")
-    if not isinstance(key, (bytes, type(None))):
+    if key is not None and type(key) is not bytes:
         raise ValueError("an idempotency key must be bytes or None")
     if type(attributes) is not bytes:
         raise ValueError("attributes must be bytes")

@@ -48,8 +48,9 @@ class Codec(ABC):
 def head_of(content_type: bytes, request_id: str, more: Mapping[str, str] | None = None) -> bytes:
     """Return the header lines of an answer."""
     lines = b"content-type: %b\r\nx-amzn-RequestId: %b\r\n" % (content_type, request_id.encode("ascii"))
-    for name, value in (more or {}).items():
-        lines += f"{name}: {value}\r\n".encode("ascii")
+    if more is not None:
+        for name, value in more.items():
+            lines += f"{name}: {value}\r\n".encode("ascii")
     return lines
 
 

@@ -20,12 +20,12 @@ from .shapes import SHAPES, Kind, Member, Parameters, RawAttribute
 if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
-__all__ = ["JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_refusal"]
+__all__ = ["CONTENT_TYPE", "JSON_TYPE", "TARGET", "TARGET_PREFIX", "JsonCodec", "json_refusal"]
 
 JSON_TYPE: Final = "application/x-amz-json-1.0"
 TARGET: Final = "X-Amz-Target"
 TARGET_PREFIX: Final = "AmazonSQS."
-_CONTENT_TYPE: Final = JSON_TYPE.encode("ascii")
+CONTENT_TYPE: Final = JSON_TYPE.encode("ascii")
 _SHAPE_PREFIX: Final = "com.amazonaws.sqs#"
 _DIGITS_MAX: Final = 18
 
@@ -64,7 +64,7 @@ class JsonCodec(Codec):
     async def answer(self, output: Output | None, request_id: str) -> Reply:
         """Return the answer: an object, or an empty body for an action without an output."""
         content = b"" if output is None else await json_bytes(output)
-        return Reply(200, head_of(_CONTENT_TYPE, request_id), content)
+        return Reply(200, head_of(CONTENT_TYPE, request_id), content)
 
     def refusal(self, error: SqsError, request_id: str) -> Reply:
         """Return the answer for an error."""
@@ -74,7 +74,7 @@ class JsonCodec(Codec):
 def json_refusal(error: SqsError, request_id: str) -> Reply:
     """Return an error in JSON."""
     kind = error.kind
-    head = head_of(_CONTENT_TYPE, request_id, {"x-amzn-query-error": f"{kind.code};{kind.fault}"})
+    head = head_of(CONTENT_TYPE, request_id, {"x-amzn-query-error": f"{kind.code};{kind.fault}"})
     content = {"__type": _SHAPE_PREFIX + kind.shape, "message": error.message}
     return refusal_of(error, head, json.dumps(content).encode())
 

@@ -15,6 +15,7 @@ from hashlib import md5
 from typing import Any, Final, NamedTuple
 
 from ...wire.attributes import NAME_BYTES_MAX, Value
+from ...wire.xml_text import is_xml_text
 from .errors import INVALID_CONTENTS, SqsError, invalid_value
 from .shapes import RawAttribute
 
@@ -34,7 +35,6 @@ _TYPE_CHARACTERS_MAX: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _RESERVED: Final = re.compile(r"(?i:aws\.|amazon\.)|\.")
 _TYPE: Final = re.compile(r"(String|Number|Binary)(?:\..*)?", re.DOTALL)
-_ILLEGAL: Final = re.compile("[^\\x09\\x0a\\x0d\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _EVERYTHING: Final = frozenset(("All", ".*", "*"))
 _LENGTH: Final = struct.Struct(">I")
 
@@ -58,8 +58,7 @@ def check_text(text: str) -> None:
     Raises:
         SqsError: ``InvalidMessageContents``.
     """
-    # A printable text has none of them, and that is faster to find out.
-    if not text.isprintable() and _ILLEGAL.search(text):
+    if not is_xml_text(text):
         raise SqsError(
             INVALID_CONTENTS,
             "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD"

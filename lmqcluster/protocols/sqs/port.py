@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,8 @@ from aiohttp import web
 from ...core import Role
 from ...node.access.access import UNKNOWN_CLIENT
 from ...wire.errors import LmqError, forget_frames
+from ...wire.head_patterns import HeadPattern
+from ...wire.repeated_sends import PLAIN_MEMBERS, RepeatedSend
 from ..http.server.connection import Connection
 from ..http.server.port import HttpPort
 from ..http.server.replies.reply import Reply
@@ -24,11 +27,11 @@ from .call import Call, Tools, subject_of
 from .codec import Codec
 from .errors import INTERNAL_FAILURE, SqsError, as_sqs
 from .form import parse_form
-from .head_patterns import HeadPattern
 from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusal
 from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
 from .repeated_calls import RepeatedCall
+from .repeated_sends import ConnectionSends, RepeatedSends, SendsObserver
 from .request_ids import new_id
 from .shapes import SHAPES
 from .signature import Claim, Head, Signatures
@@ -50,6 +53,10 @@ _UNKNOWN: Final = "unknown"
 _NOTHING: Final = b"<UnknownOperationException/>"
 _CODE: Final = web.RequestKey("sqs_code", str)
 """Key under which a request holds the code of its error, which is empty if it has none."""
+_SEND: Final = "SendMessage"
+_PLAIN_SEND: Final = "SendMessage without options"
+_SENT: Final = web.RequestKey("sqs_sent", Call)
+"""Key under which a request holds its call if that is a send that has nothing but a body."""
 _CLAIM: Final = web.RequestKey("sqs_claim", Claim)
 """Key under which a request holds its signature."""
 
@@ -85,6 +92,8 @@ class SqsPort(HttpPort):
             parameters = await codec.parameters()
             call = Call(request, action, parameters, subject_of(parameters, SHAPES[action][0].name), invocation)
             request.principal.demand(PERMISSIONS[action], call.queue)
+            if action == _SEND and parameters.keys() == PLAIN_MEMBERS:
+                request[_SENT] = call
             return await codec.answer(await self._actions[action](call), request_id)
         except LmqError as exc:
             return self._error_reply(request, exc, codec, request_id)
@@ -123,13 +132,38 @@ class SqsPort(HttpPort):
 
     def _offer_repeats(self, connection: Connection, request: Request, reply: Reply) -> None:
         claim, principal = request.get(_CLAIM), request.principal
-        pattern = HeadPattern.of(connection.head, claim) if reply.status == 200 and _is_json(request) else None
+        is_offered = reply.status == 200 and _is_json(request)
+        pattern = HeadPattern.of(connection.head, None if claim is None else claim.head()) if is_offered else None
         if pattern is None:
             return
         is_allowed = partial(self._repeats.is_allowed, principal, is_anonymous=principal is self._access.anonymous)
+        if request.get(_SENT) is not None:
+            self._offer_sends(connection, request, is_allowed)
         signed = None if claim is None else (claim, self._signatures)
         repeated = RepeatedCall(pattern, signed, is_allowed, partial(self._repeat, connection, request))
         connection.remember(repeated.start, repeated.end, request.route)
+
+    def _offer_sends(self, connection: Connection, request: Request, is_allowed: Callable[[], bool]) -> None:
+        """Permit a connection to repeat a send that has nothing but a body."""
+        call, claim = request[_SENT], request.get(_CLAIM)
+        if claim is None:
+            pattern = RepeatedSend(connection.head, call.needed("QueueUrl"))
+        else:
+            key = self._signatures.key_of(claim)
+            if key is None:
+                return
+            pattern = RepeatedSend(connection.head, call.needed("QueueUrl"), claim.head(), key, claim.payload)
+        observer = SendsObserver(self._sends_begun, self._sends_ended)
+        sends = RepeatedSends(self._tools, call.queue, request.principal, is_allowed, observer)
+        own = ConnectionSends(connection, pattern, sends)
+        connection.remember(own.start, own.end, _PLAIN_SEND)
+
+    def _sends_begun(self, count: int) -> None:
+        self._in_flight += count
+
+    def _sends_ended(self, code: str, seconds: float, count: int) -> None:
+        self._in_flight -= count
+        self._observed.request_done(self._protocol, _SEND, code, seconds, count)
 
     async def _repeat(self, connection: Connection, request: Request, body: bytes, invocation: bytes | None) -> bool:
         """Answer a repetition of a request; return whether its connection stays open."""

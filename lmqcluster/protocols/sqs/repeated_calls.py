@@ -16,7 +16,7 @@ import structlog
 from ...wire.errors import LmqError, forget_frames
 
 if TYPE_CHECKING:
-    from .head_patterns import HeadPattern
+    from ...wire.head_patterns import HeadPattern
     from .signature import Claim, Signatures
 
 __all__ = ["RepeatedCall"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b, md5, sha256
+from hashlib import md5, sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...core import PushFlag
 from ...node.queues.sending.push_items import PushItem, PushOptions, refusal_of
 from ...wire.attributes import pack_attributes
+from ...wire.sdk_attempts import attempt_of
 from .batches import Entry, batch_output, entries_of, outcome_of
 from .errors import BATCH_TOO_LONG, MISSING_PARAMETER, SqsError, as_sqs, invalid_value, missing, value_error
 from .message_attributes import (
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from .queue_facts import QueueFacts
     from .rendering import Output
 
-__all__ = ["SendActions"]
+__all__ = ["TEXT", "SendActions"]
 
-_TEXT: Final = b"text/plain; charset=utf-8"
+TEXT: Final = b"text/plain; charset=utf-8"
+"""Content type of the messages."""
 _ID: Final = re.compile(r"[!-~]{1,128}")
 _TRACE: Final = "X-Amzn-Trace-Id"
-_DIGEST_BYTES: Final = 16
 _WRONG_KIND: Final = "The request include parameter that is not valid for this queue type."
 _NO_DEDUPLICATION: Final = (
     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
@@ -149,8 +150,8 @@ class SendActions:
         options = PushOptions(delay_s=delay_s, group=group) if group or delay_s is not None else None
         packed = pack_attributes(values)
         if call.invocation is not None and not facts.is_fifo:
-            key = _attempt(call.invocation, body, packed, place)
-        item = PushItem(body, _TEXT, packed, key, options)
+            key = attempt_of(call.invocation, body, packed, place)
+        item = PushItem(body, TEXT, packed, key, options)
         return _Outgoing(item, answer)
 
     def _delay_s(self, facts: QueueFacts, given: int | None) -> float | None:
@@ -165,14 +166,6 @@ class SendActions:
         if given:
             raise value_error(given, "DelaySeconds", _WRONG_KIND)
         return None
-
-
-def _attempt(invocation: bytes, body: bytes, attributes: bytes, place: int) -> bytes:
-    """Return what names a message in the repetitions of its request: another body is another message."""
-    digest = blake2b(body, digest_size=_DIGEST_BYTES)
-    digest.update(b"%d" % len(body))
-    digest.update(attributes)
-    return b"%b %d %b" % (invocation, place, digest.digest())
 
 
 def _size_of(entry: Mapping[str, Any]) -> int:

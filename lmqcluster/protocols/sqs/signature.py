@@ -7,42 +7,34 @@ late or of an unknown key; `Signatures.verify` compares the signature.
 
 from __future__ import annotations
 
-import calendar
-import hashlib
-import hmac
 import re
 import time
 from collections.abc import Iterable
 from email.utils import parsedate
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from ...wire.aws_signature import ALGORITHM, SERVICE, SKEW_S, STAMP, SigningKey, seconds_of
+from ...wire.head_patterns import SignedHead
 from .errors import INCOMPLETE_SIGNATURE, INVALID_CLIENT_TOKEN, MISSING_TOKEN, SIGNATURE_MISMATCH, SqsError
 
 if TYPE_CHECKING:
     from ...node.access.access import Access, Principal
     from ...wire.errors import LmqError
 
-__all__ = ["EXPIRY_S_MAX", "KEYS_MAX", "SKEW_S", "Claim", "Head", "Signatures"]
+__all__ = ["EXPIRY_S_MAX", "KEYS_MAX", "Claim", "Head", "Signatures"]
 
-SKEW_S: Final = 900
-"""Largest difference in seconds between the clocks of a client and of the node."""
 EXPIRY_S_MAX: Final = 604_800
 """Longest validity of a signature in a query string, in seconds."""
 KEYS_MAX: Final = 1_000
 """Most signing keys that are remembered."""
 
-_ALGORITHM: Final = "AWS4-HMAC-SHA256"
-_SERVICE: Final = "sqs/aws4_request"
 _SCOPE_PARTS: Final = 5
-_UNSIGNED: Final = b"UNSIGNED-PAYLOAD"
 _CONTENT_HASH: Final = b"x-amz-content-sha256"
 _TARGET: Final = b"x-amz-target"
 _HEADER_PARTS: Final = ("Credential", "SignedHeaders", "Signature")
 _QUERY_PARTS: Final = ("X-Amz-Credential", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Date", "X-Amz-Expires")
 _REGION: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
-_TIME: Final = re.compile(r"[12][0-9]{3}(0[1-9]|1[0-2])([0-2][0-9]|3[01])T([01][0-9]|2[0-3])([0-5][0-9]){2}Z")
 _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _EXPIRY: Final = re.compile(r"[0-9]{1,6}")
 
@@ -86,17 +78,9 @@ class Claim(NamedTuple):
     canonical: bytes
     payload: bytes
 
-    def is_made_with(self, signing_key: bytes, body: bytes, *, may_omit_body: bool) -> bool:
-        """Return whether a signing key made the signature for this body, or for none, which `may_omit_body` permits."""
-        digest = self.payload
-        if digest != _UNSIGNED or not may_omit_body:
-            digest = hashlib.sha256(body).hexdigest().encode()
-            if self.payload not in (b"", digest):
-                return False
-        request = hashlib.sha256(self.canonical + digest).hexdigest()
-        text = f"{_ALGORITHM}\n{self.stamp}\n{self.day}/{self.region}/{_SERVICE}\n{request}"
-        made = hmac.digest(signing_key, text.encode(), "sha256").hex()
-        return hmac.compare_digest(made.encode(), self.signature.encode())
+    def head(self) -> SignedHead:
+        """Return what a pattern of the head needs to know of it."""
+        return SignedHead(self.stamp, self.signature, self.canonical)
 
 
 class Signatures:
@@ -108,7 +92,7 @@ class Signatures:
         """Take the keys from `access`. Signatures may leave out the body only if connections to the port are encrypted."""
         self._access = access
         self._is_encrypted = is_encrypted
-        self._keys: dict[tuple[str, str, str], bytes] = {}
+        self._keys: dict[tuple[str, str, str], SigningKey] = {}
 
     def __len__(self) -> int:
         """Return the number of remembered signing keys."""
@@ -170,6 +154,10 @@ class Signatures:
             return refusal
         return SqsError(INVALID_CLIENT_TOKEN, "The security token included in the request is invalid.")
 
+    def key_of(self, claim: Claim) -> SigningKey | None:
+        """Return the key that has made a signature, None if it is not remembered."""
+        return self._keys.get((claim.secret, claim.day, claim.region))
+
     def verify(self, claim: Claim, body: bytes) -> Principal:
         """Return the client that has signed a request with this body.
 
@@ -180,8 +168,8 @@ class Signatures:
             raise self._unknown()
         place = claim.secret, claim.day, claim.region
         known = self._keys.get(place)
-        key = _signing_key(*place) if known is None else known
-        if not claim.is_made_with(key, body, may_omit_body=self._is_encrypted):
+        key = SigningKey.of(*place, may_omit_body=self._is_encrypted) if known is None else known
+        if not key.has_made(claim.signature, claim.stamp, claim.canonical, claim.payload, body):
             raise _mismatch("Check your secret access key and signing method.")
         # A stranger may know the ID of a key, so only a key that has made a signature gets a place.
         if known is None:
@@ -211,8 +199,8 @@ def _parts(headers: dict[bytes, list[bytes]], parameters: list[tuple[bytes, byte
     if not value:
         raise SqsError(MISSING_TOKEN, "Request is missing Authentication Token")
     algorithm, _space, text = value.partition(" ")
-    if algorithm != _ALGORITHM:
-        raise _incomplete(f"Authorization must begin with {_ALGORITHM}.")
+    if algorithm != ALGORITHM:
+        raise _incomplete(f"Authorization must begin with {ALGORITHM}.")
     found: dict[str, str] = {}
     for item in text.split(","):
         name, _equals, part = item.strip().partition("=")
@@ -227,8 +215,8 @@ def _parts(headers: dict[bytes, list[bytes]], parameters: list[tuple[bytes, byte
 
 
 def _parts_of_query(found: dict[str, str], names: list[bytes]) -> _Parts:
-    if found["X-Amz-Algorithm"] != _ALGORITHM:
-        raise _incomplete(f"X-Amz-Algorithm must be {_ALGORITHM}.")
+    if found["X-Amz-Algorithm"] != ALGORITHM:
+        raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}.")
     for name in _QUERY_PARTS:
         if not found.get(name):
             raise _incomplete(f"AWS query-string parameters must include '{name}'.")
@@ -244,7 +232,7 @@ def _stamp(date: str) -> str:
     """Return the value of a header ``Date`` as it is signed."""
     if not date:
         raise _incomplete("Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header.")
-    if _TIME.fullmatch(date):
+    if STAMP.fullmatch(date):
         return date
     try:
         found = parsedate(date)
@@ -259,8 +247,8 @@ def _scope(credential: str) -> tuple[str, str, str]:
     if len(parts) != _SCOPE_PARTS or not parts[0]:
         raise _incomplete("Credential must have the form KEY/DATE/REGION/sqs/aws4_request.")
     key, day, region, service, end = parts
-    if f"{service}/{end}" != _SERVICE:
-        raise _mismatch(f"Credential should be scoped to {_SERVICE}.")
+    if f"{service}/{end}" != SERVICE:
+        raise _mismatch(f"Credential should be scoped to {SERVICE}.")
     if not _REGION.fullmatch(region):
         raise _mismatch("Credential should be scoped to a valid region.")
     return key, day, region
@@ -284,7 +272,7 @@ def _signed_names(parts: _Parts, headers: dict[bytes, list[bytes]]) -> list[byte
 
 
 def _check_time(stamp: str, expiry: str, now_s: float) -> None:
-    signed_s = _seconds(stamp)
+    signed_s = seconds_of(stamp)
     if signed_s is None:
         raise _incomplete("The date must have the form YYYYMMDDTHHMMSSZ.")
     if signed_s > now_s + SKEW_S:
@@ -292,15 +280,6 @@ def _check_time(stamp: str, expiry: str, now_s: float) -> None:
         raise SqsError(SIGNATURE_MISMATCH, text)
     if now_s > signed_s + (int(expiry) if expiry else SKEW_S):
         raise SqsError(SIGNATURE_MISMATCH, f"Signature expired: {stamp} is now earlier than {_written(now_s)}.")
-
-
-@lru_cache(maxsize=64)
-def _seconds(stamp: str) -> int | None:
-    """Return the time of a signature in seconds since 1970, None if it is malformed."""
-    if not _TIME.fullmatch(stamp):
-        return None
-    fields = (int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8]), int(stamp[9:11]), int(stamp[11:13]), int(stamp[13:15]))
-    return calendar.timegm(fields)
 
 
 def _written(now_s: float) -> str:
@@ -335,13 +314,6 @@ def _single(headers: dict[bytes, list[bytes]], name: bytes) -> bytes:
     if len(values) > 1:
         raise _incomplete(f"The header {name.decode()} is there twice.")
     return values[0].strip()
-
-
-def _signing_key(secret: str, day: str, region: str) -> bytes:
-    key = f"AWS4{secret}".encode()
-    for word in (day, region, *_SERVICE.split("/")):
-        key = hmac.digest(key, word.encode(), "sha256")
-    return key
 
 
 def _incomplete(text: str) -> SqsError:

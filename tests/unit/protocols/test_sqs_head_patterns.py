@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.protocols.sqs.head_patterns import HeadPattern
 from lmqcluster.protocols.sqs.signature import Claim, Head, Signatures
+from lmqcluster.wire.head_patterns import HeadPattern
 from tests.integration.sqs_signed import signed
 
 from .test_sqs_signature import KEY, KEY_ID, NOW_S, access
@@ -39,7 +39,7 @@ def signatures() -> Signatures:
 def pattern_of(signatures: Signatures, data: bytes) -> tuple[HeadPattern, Claim]:
     head, _body = head_and_body(data)
     claim = claim_of(signatures, head, NOW_S)
-    pattern = HeadPattern.of(head, claim)
+    pattern = HeadPattern.of(head, claim.head())
     assert pattern is not None
     return pattern, claim
 
@@ -125,9 +125,9 @@ def test_some_heads_have_no_pattern(signatures: Signatures, change: object) -> N
     head, _body = head_and_body(request())
     claim = claim_of(signatures, head, NOW_S)
     assert callable(change)
-    assert HeadPattern.of(change(head), claim) is None
-    assert HeadPattern.of(head, claim._replace(signature="0" * 64)) is None
-    assert HeadPattern.of(head, claim) is not None
+    assert HeadPattern.of(change(head), claim.head()) is None
+    assert HeadPattern.of(head, claim.head()._replace(signature="0" * 64)) is None
+    assert HeadPattern.of(head, claim.head()) is not None
 
 
 def test_a_client_without_a_signature_needs_none() -> None:

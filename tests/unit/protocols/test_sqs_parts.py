@@ -18,7 +18,6 @@ from lmqcluster.protocols.sqs.errors import SqsError, as_sqs
 from lmqcluster.protocols.sqs.form import leaf, numbered, parse_form
 from lmqcluster.protocols.sqs.limits import limits_of
 from lmqcluster.protocols.sqs.message_attributes import (
-    _ILLEGAL,
     Attribute,
     check_text,
     md5_of,
@@ -37,6 +36,7 @@ from lmqcluster.wire.address import Address
 from lmqcluster.wire.attributes import pack_attributes, unpack_attributes
 from lmqcluster.wire.errors import ERRORS, LmqError
 from lmqcluster.wire.ids import ReceiptFormat
+from lmqcluster.wire.xml_text import _ILLEGAL
 
 # --- forms ------------------------------------------------------------------------------------------------------------
 

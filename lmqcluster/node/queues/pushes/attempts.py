@@ -40,13 +40,20 @@ class AttemptedPushes:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
         for item in items:
             sender.check_item(item)
-        rows, size = [item.row(sender.due_times) for item in items], sum(item.size_bytes() for item in items)
+        rows = [item.row(sender.due_times) for item in items]
+        return self.push_rows(queue, rows, sum(item.size_bytes() for item in items), owner)
+
+    def push_rows(
+        self, queue: bytes, rows: list[list[object]], size_bytes: int, owner: bytes
+    ) -> asyncio.Future[list[tuple[int, int]]]:
+        """Send messages like `push`, as rows of `PushAttempts` that passed its checks; `size_bytes` is their approximate size."""
+        sender = self._sender
         outcome: asyncio.Future[list[tuple[int, int]]] = self._loop.create_future()
         requests = [CoalescedResult(outcome, len(rows))] * len(rows)
         command = sender.proposer.open_command(shares, PushAttempts, queue, 0)
         if command is not None and command.owner == owner:
             command.rows += rows
-            sender.proposer.share(size, *requests)
+            sender.proposer.share(size_bytes, *requests)
         else:
-            sender.proposer.add(PendingCommand(PushAttempts(queue, rows, owner), requests, shares), size + 64)
+            sender.proposer.add(PendingCommand(PushAttempts(queue, rows, owner), requests, shares), size_bytes + 64)
         return outcome

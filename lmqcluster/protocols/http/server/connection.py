@@ -48,8 +48,9 @@ COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 _SMALL_HEAD_BYTES: Final = 4096
 _REPEATED_HEAD_BYTES_MAX: Final = 2048
 """Maximum size of a head that a connection keeps for the requests that repeat it."""
-_REPEATS_MAX: Final = 4
-"""Most operations whose repetitions a connection recognizes: to receive, to delete, to send and one more."""
+_REPEATS_MAX: Final = 5
+"""Most operations whose repetitions a connection recognizes: to receive, to delete, to send with and without options and one
+more."""
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""
 

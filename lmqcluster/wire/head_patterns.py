@@ -7,14 +7,11 @@ bytes in all other places, parsing, routing and authorization give the same resu
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from .attempts import INVOCATION
+from .sdk_attempts import INVOCATION
 
-if TYPE_CHECKING:
-    from .signature import Claim
-
-__all__ = ["HeadPattern", "RepeatedSignature"]
+__all__ = ["HeadPattern", "RepeatedSignature", "SignedHead"]
 
 _LENGTH, _STAMP, _PAYLOAD = b"content-length", b"x-amz-date", b"x-amz-content-sha256"
 _INVOCATION: Final = INVOCATION.encode("ascii")
@@ -31,6 +28,14 @@ _SIGNATURE: Final = b"Signature="
 _UNREPEATED: Final = re.compile(rb"(?i)\r\n(?:transfer-encoding|upgrade|expect|traceparent|x-amzn-trace-id)[ \t]*:")
 """Headers of other framing, and those whose values differ in each request."""
 _END: Final = b"\r\n\r\n"
+
+
+class SignedHead(NamedTuple):
+    """The signature of a head: its time, itself in hexadecimal, and the canonical request up to the hash of the body."""
+
+    stamp: str
+    signature: str
+    canonical: bytes
 
 
 class RepeatedSignature(NamedTuple):
@@ -73,7 +78,7 @@ class HeadPattern:
         self._canonical, self._signed = canonical or (b"", [])
 
     @classmethod
-    def of(cls, head: bytes, claim: Claim | None) -> HeadPattern | None:
+    def of(cls, head: bytes, signed: SignedHead | None) -> HeadPattern | None:
         """Return the pattern of a complete head with this signature; None if requests with it do not simply follow each other."""
         if _UNREPEATED.search(head) or not head.endswith(_END):
             return None
@@ -81,12 +86,12 @@ class HeadPattern:
         if places is None:
             return None
         values = {place.name: head[place.start : place.end] for place in places}
-        if claim is None:
+        if signed is None:
             return cls(head, places, None) if _LENGTH in values else None
-        signed = values.get(_STAMP), values.get(_AUTHORIZATION)
-        if _LENGTH not in values or signed != (claim.stamp.encode(), claim.signature.encode()):
+        own = values.get(_STAMP), values.get(_AUTHORIZATION)
+        if _LENGTH not in values or own != (signed.stamp.encode(), signed.signature.encode()):
             return None
-        return cls(head, places, _template(claim.canonical, values))
+        return cls(head, places, _template(signed.canonical, values))
 
     def match(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
         """Return the values that change and the body, if `data` is exactly one request with this head."""
