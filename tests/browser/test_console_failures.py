@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from lmqcluster import Client
 from lmqcluster.wire.errors import LmqError
@@ -15,6 +15,8 @@ from tests.integration.cluster import Cluster, NodeProcess
 
 from .conftest import OpenConsole
 from .console import Console
+
+UNKNOWN = "\N{EN DASH}"
 
 
 def test_a_killed_node_a_lost_quorum_and_their_return(
@@ -34,13 +36,19 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(console.main.locator(".findings")).to_contain_text("not reachable or not up to date: n3")
     expect(console.main.locator(".findings")).to_contain_text("“Replace a dead node” in docs/operations.md")
     lag = console.row("Nodes", "n3").locator("td").nth(1)
-    expect(lag).to_have_text("\N{EN DASH}")
+    expect(lag).to_have_text(UNKNOWN)
     console.open("clients")
     expect(console.main).to_contain_text("n3 does not answer, so its clients are missing here.")
     console.open("nodes")
     expect(console.main.get_by_role("status")).to_have_text("Unreachable: n3.")
     console.open("overview")
     expect(badge).to_have_text("n1: in quorum")
+
+    # The rates of the seconds before the outage are no rates of now.
+    queue = open_console("queue/jobs")
+    listed = open_console("queues")
+    expect(listed.row("Queues", "jobs")).to_contain_text("25")
+    _push_until_shown(client, (console.tile("pushed"), queue.tile("pushed")))
 
     # The next one too: this node still answers, and reports that it cannot serve.
     cluster[1].kill()
@@ -49,6 +57,19 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(notice).to_contain_text("start or reconnect n2 or n3")
     expect(console.main.locator(".findings.outage")).to_contain_text("“Lost quorum” in docs/operations.md")
     expect(console.main.locator(".findings")).not_to_contain_text("safe to stop")
+    expect(notice).to_contain_text("The figures show its copy of the data; rates are unknown.")
+    for page in (console, queue):
+        for rate in ("pushed", "pulled", "acked"):
+            expect(page.tile(rate)).to_have_text(UNKNOWN)
+        plot = page.main.locator("figure", has_text="Messages a second")
+        expect(plot).to_contain_text("last known")
+        expect(plot.locator("li b")).to_have_text([UNKNOWN] * 4)
+    expect(console.row("Queues with the most messages", "jobs").locator("td").nth(2)).to_have_text(UNKNOWN)
+    for column in (8, 10):
+        expect(listed.row("Queues", "jobs").locator("td").nth(column)).to_have_text(UNKNOWN)
+    expect(listed.row("Queues", "jobs")).to_contain_text("\N{GREATER-THAN OR EQUAL TO}")
+    expect(queue.row("Totals", "Pushed").locator("td").nth(1)).to_have_text(UNKNOWN)
+    expect(queue.main).to_contain_text("Unknown without a quorum.")
     # A queue's page says that it waits for an answer, and offers no change.
     queue = open_console("queue/jobs")
     expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_disabled()
@@ -84,6 +105,18 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(notice).to_have_count(0)
     expect(console.row("Queues", "jobs")).to_contain_text("25")
     expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_enabled()
+    expect(queue.tile("pushed")).to_have_text("0")
+
+
+def _push_until_shown(client: Client, tiles: tuple[Locator, ...]) -> None:
+    """Push, pull and acknowledge until the tiles show a rate."""
+    for _ in range(150):
+        client.push_many("jobs", [b"x"])
+        client.pull_many("jobs", 1)[0].ack()
+        if all(re.fullmatch(r"[\d.]*[1-9][\d.]*", tile.inner_text()) for tile in tiles):
+            return
+        tiles[0].page.wait_for_timeout(100)
+    pytest.fail("pushes do not show in the rates")
 
 
 def push_until_refused(client: Client) -> None:

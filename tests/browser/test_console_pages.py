@@ -481,3 +481,16 @@ def test_holders_of_messages_are_shown(open_console: OpenConsole, cluster: Clust
     expect(row).to_have_count(0)
     call(cluster[0].http, "DELETE", "/queues/held")
     assert console.errors == []
+
+
+def test_a_plot_says_that_it_collects_data(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    client.push(queue_name, b"x")
+    console = open_console(f"queue/{queue_name}")
+    plot = console.main.get_by_role("img", name="Messages a second")
+    expect(plot).to_have_attribute("aria-label", re.compile("Data is being collected"))
+    expect(plot.get_by_text("Data is being collected.")).to_be_visible()
+    expect(plot.locator("path").first).to_have_attribute("d", re.compile("M[^L]*L"))
+    expect(plot).not_to_contain_text("Data is being collected.")
+    # The other tests count queues.
+    client.delete(queue_name)
+    assert console.errors == []

@@ -93,7 +93,7 @@ async function beat() {
       // A restarted node has another history.
       state.wantsHistory = !answer.history && state.samples.tip !== null && answer.totals.at_s < state.samples.tip.at;
       if (answer.history || state.wantsHistory) state.samples.begin(answer.history ?? []);
-      state.samples.add(answer.totals);
+      state.samples.add(answer.totals, answer.cluster.has_quorum);
       state.latest = answer;
       connection.quorum = answer.cluster.has_quorum;
       state.refused = null;
@@ -115,6 +115,7 @@ function showState() {
   const self = latest?.cluster.nodes.find((node) => node.id === latest.cluster.self);
   const name = self?.name ?? location.host;
   document.body.classList.toggle("stale", !connection.up);
+  document.body.classList.toggle("cut-off", !connection.quorum);
   if (!connection.up) {
     show(badge, "bad", `${name}: no answer`);
   } else if (access.wanted !== "") {
@@ -192,7 +193,7 @@ function whyNoQuorum({ nodes, quorum, self }, name) {
   const present = nodes.filter((node) => node.connected).length;
   const missing = nodes.filter((node) => !node.connected).map((node) => node.name ?? node.id).sort().join(" or ");
   if (present >= quorum) return `${name} knows no leader, but reaches ${present} of ${nodes.length} nodes. An election takes a second or two.`;
-  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until enough of them are back: start or reconnect ${missing}. The figures show its own copy.`;
+  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until enough of them are back: start or reconnect ${missing}. The figures show its copy of the data; rates are unknown.`;
 }
 
 // --- access and theme ----------------------------------------------------------------------------------------------

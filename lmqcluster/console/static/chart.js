@@ -28,13 +28,15 @@ export class Chart {
     this.together = [this];
     this.format = format;
     this.known = [];
+    this.current = true;
     this.points = [];
     this.pointer = null;
     this.lines = series.map((_, place) => svg("path", { class: `line line-${place}` }));
     this.grid = svg("g", { class: "grid" });
     this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     this.cut = svg("text", { class: "cut", y: TOP + 4, "text-anchor": "end" });
-    this.picture = svg("svg", { role: "img", "aria-label": title }, this.grid, ...this.lines, this.cut, this.cursor);
+    this.missing = svg("text", { class: "missing", y: (HEIGHT - BOTTOM) / 2, "text-anchor": "middle" });
+    this.picture = svg("svg", { role: "img", "aria-label": title }, this.grid, ...this.lines, this.cut, this.missing, this.cursor);
     this.values = series.map(() => h("b", {}, "–"));
     this.when = h("span", { class: "muted when" }, "now");
     const legend = h(
@@ -56,9 +58,10 @@ export class Chart {
     this.draw();
   }
 
-  /** Show points: `at` in seconds, `values` by key; the oldest first. */
-  show(points) {
+  /** Show points: `at` in seconds, `values` by key; the oldest first. `current` is false if the last one may be old. */
+  show(points, current = true) {
     this.known = points;
+    this.current = current;
     this.draw();
   }
 
@@ -74,9 +77,18 @@ export class Chart {
     this.y = (value) => HEIGHT - BOTTOM - Math.min(value / top, 1) * (HEIGHT - TOP - BOTTOM);
     this.cut.setAttribute("x", this.width - RIGHT);
     setText(this.cut, most > top ? `cut off; up to ${this.format(most)}` : "");
+    this.missing.setAttribute("x", (LEFT + this.width - RIGHT) / 2);
+    setText(this.missing, this.whyEmpty());
     this.drawGrid(top, step);
     this.series.forEach(({ key }, place) => this.lines[place].setAttribute("d", this.path(key)));
     this.showValues();
+  }
+
+  /** Return why there is no line yet, or "": a line needs two points. */
+  whyEmpty() {
+    const drawable = this.points.filter(({ values }) => this.series.some(({ key }) => (values[key] ?? null) !== null));
+    if (drawable.length > 1) return "";
+    return this.current || drawable.length > 0 ? "Data is being collected." : "Unknown without a quorum.";
   }
 
   drawGrid(top, step) {
@@ -134,14 +146,14 @@ export class Chart {
     }
     this.cursor.setAttribute("visibility", this.pointer === null ? "hidden" : "visible");
     const ago = last.at - shown.at;
-    setText(this.when, ago < 0.5 ? "now" : `${duration(ago)} ago`);
+    setText(this.when, ago < 0.5 ? (this.current ? "now" : "last known") : `${duration(ago)} ago`);
     const spoken = this.series.map(({ key, label, format = this.format }, place) => {
       const value = shown.values[key];
       const text = value === null || value === undefined ? "–" : format(value);
       setText(this.values[place], text);
       return `${label} ${text}`;
     });
-    if (this.pointer === null) this.picture.setAttribute("aria-label", `${this.title}: ${spoken.join(", ")}`);
+    if (this.pointer === null) this.picture.setAttribute("aria-label", `${this.title}: ${[this.whyEmpty(), ...spoken].filter(Boolean).join(", ")}`);
   }
 }
 

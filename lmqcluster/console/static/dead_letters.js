@@ -3,7 +3,7 @@
 import { actionButton, commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
 import { h, setText, textRow, wrapping } from "./dom.js";
-import { count, duration } from "./format.js";
+import { age, count } from "./format.js";
 import { list } from "./list.js";
 import { REASON, reasonText } from "./messages.js";
 import { segmentOf, textOf } from "./names.js";
@@ -83,7 +83,7 @@ export function open() {
     const found = await get(`/v1/queues?state=dead_letters&sort=dead_letters&limit=${ROWS}`);
     if (turn % EXPLAINED_EVERY === 0) await Promise.all(found.queues.slice(0, EXPLAINED).map(explain));
     turn += 1;
-    here.show(found.queues, found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, reasons, changed));
+    here.show(found.queues.map((queue) => ({ ...queue, stale: found.stale })), found.total, (queue) => segmentOf(queue.name), (queue) => hereRow(queue, reasons, changed));
     const running = [...latest.values()].filter(({ task }) => task.status === "running").map(({ segment }) => segment);
     await Promise.all([...new Set([...found.queues.slice(0, EXPLAINED).map(({ name }) => segmentOf(name)), ...running])].map(lookUpTask));
     tasks.show([...latest.values()], latest.size, ({ segment, task }) => `${segment} ${task.number}`, (one) => taskRow(one, changed));
@@ -139,7 +139,7 @@ function hereRow({ name: given }, reasons, changed) {
     return button;
   });
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
-  const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), reasons.get(segment) ?? "–", count(queue.leased), count(queue.size), duration(queue.oldest_age_s)], link);
+  const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), reasons.get(segment) ?? "–", count(queue.leased), count(queue.size), age(queue.oldest_age_s, queue.stale)], link);
   row.element.append(h("td", {}, buttons));
   return row;
 }

@@ -23,9 +23,9 @@ function trim(value) {
   return PLAIN.format(Number(value.toPrecision(3)));
 }
 
-/** Return a rate in events per second. */
-export function rate(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+/** Return a rate in events per second. Without a quorum it is unknown. */
+export function rate(value, stale = false) {
+  if (stale || value === null || value === undefined || Number.isNaN(value)) return "–";
   return value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : WHOLE.format(value);
 }
 

@@ -8,7 +8,7 @@ import { columnChoice } from "./columns.js";
 import { preview, readable, textOf as textOfBody, viewer } from "./content.js";
 import { debounce, h, setText, table } from "./dom.js";
 import { jsonLines, save } from "./export.js";
-import { bytes, count, duration } from "./format.js";
+import { age, bytes, count, duration } from "./format.js";
 import { messageActions } from "./message_actions.js";
 import { queueWord, quoted, segmentOf, textOf } from "./names.js";
 
@@ -69,7 +69,7 @@ export function messagesSection(page) {
       grid.body.replaceChildren();
       shown = 0;
     }
-    grid.body.append(...answer.messages.flatMap((message) => rows(page, message, () => load())));
+    grid.body.append(...answer.messages.flatMap((message) => rows(page, { ...message, stale: answer.stale }, () => load())));
     shown += answer.messages.length;
     next = answer.next ?? null;
     more.hidden = next === null;
@@ -139,7 +139,7 @@ function rows(page, message, reload) {
 
   const cells = [
     message.due_in_s > 0 ? `${message.state}, ${message.state === "leased" ? "ends" : "due"} in ${duration(message.due_in_s)}` : message.state,
-    ["ready", "leased"].includes(message.state) ? duration(message.age_s) : "–",
+    ["ready", "leased"].includes(message.state) ? age(message.age_s, message.stale) : "–",
     count(message.deliveries_left),
     message.content_type,
     optionsOf(message),

@@ -72,9 +72,9 @@ const LINES = [
 export function open() {
   const counters = new Map();
 
-  /** Return the rates of a node's counters by the node's clock; null before there are two samples. */
-  function recently({ id, vitals }) {
-    if (vitals?.processor_s === undefined) return null;
+  /** Return the rates of a node's counters by its clock; null before there are two samples, and while it is unreachable. */
+  function recently({ id, vitals, connected }) {
+    if (vitals?.processor_s === undefined || !connected) return null;
     if (!counters.has(id)) counters.set(id, new Rates(["processor_s", "applied_index"]));
     const rates = counters.get(id);
     if (rates.samples.at(-1)?.at !== vitals.uptime_s) rates.add(vitals.uptime_s, vitals);

@@ -1,30 +1,19 @@
 // The overview: rates, waiting messages, warnings.
 
-import { get } from "./api.js";
+import { connection, get } from "./api.js";
 import { answered, asking } from "./asking.js";
-import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { findings } from "./findings.js";
-import { age, bytes, count, duration, rate } from "./format.js";
+import { age, bytes, count, rate } from "./format.js";
 import { segmentOf, textOf } from "./names.js";
 import { LAG, lastContact, stateBadge } from "./nodes.js";
+import { plots } from "./plots.js";
 
 export const label = "Overview";
 
 /** The unit below rates, shown even on narrow screens. */
 export const PER_SECOND = "a second";
 
-const FLOW = [
-  { key: "pushed_total", label: "pushed", format: rate },
-  { key: "pulled_total", label: "delivered", format: rate },
-  { key: "acked_total", label: "acknowledged", format: rate },
-  { key: "redelivered_total", label: "timed out", format: rate },
-];
-const STOCK = [
-  { key: "ready", label: "ready", format: count },
-  { key: "leased", label: "leased", format: count },
-  { key: "delayed", label: "delayed", format: count },
-];
 const TILES = [
   ["ready", "Ready", "can be pulled", (sums) => count(sums.ready)],
   ["leased", "Leased", "not settled yet", (sums) => count(sums.leased)],
@@ -69,30 +58,39 @@ export function tiles(definitions) {
 
 export function open({ samples }) {
   const figures = tiles(TILES);
-  const flow = new Chart("Messages a second", FLOW);
-  const stock = new Chart("Messages waiting", STOCK);
+  const drawn = plots();
   const state = findings();
   const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "In memory", numeric: true, title: "Messages in memory; the page Nodes shows the memory of the process" }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", BIGGEST);
   const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "In total", numeric: true }]);
   const none = asking();
 
+  // The last answer about queues.
+  let largest = null;
+
   biggest.element.hidden = true;
 
   function show(overview) {
     contents.hidden = false;
-    const rates = samples.tip.rates;
+    const current = overview.cluster.has_quorum;
+    const rates = current ? samples.tip.rates : null;
     for (const [id, , , value] of TILES) if (value) figures.update(id, value(overview.totals, rates));
-    drawCharts();
+    drawn.show(samples, current);
+    showLargest();
     state.show(overview, refusedRecently(samples, overview.totals));
     syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
     showTroubles(overview.totals);
   }
 
-  function drawCharts() {
-    const all = samples.all();
-    flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
-    stock.show(all.map(({ at, sums: values }) => ({ at, values })));
+  function showLargest() {
+    if (largest === null) return;
+    const stale = largest.stale || !connection.quorum;
+    figures.update("oldest", age(largest.oldest_age_s, stale));
+    syncRows(biggest.body, largest.queues.map((queue) => ({ ...queue, stale })), (queue) => segmentOf(queue.name), (queue) => {
+      const segment = segmentOf(queue.name);
+      const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
+      return textRow(BIGGEST, (one) => ["", count(one.size), age(one.oldest_age_s, one.stale), rate(one.push_rate, one.stale), rate(one.pull_rate, one.stale), count(one.consumers)], link);
+    });
   }
 
   function showTroubles(totals) {
@@ -109,7 +107,7 @@ export function open({ samples }) {
     { hidden: true },
     state.element,
     figures.element,
-    chartsTogether(flow, stock),
+    drawn.element,
     h(
       "div",
       { class: "pair" },
@@ -125,16 +123,11 @@ export function open({ samples }) {
     show,
     async refresh() {
       const [{ queues, stale }, { queues: [slowest] }] = await Promise.all([get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}&consumers`), get("/v1/queues?sort=oldest&order=desc&limit=1&fields=oldest_age_s")]);
-      figures.update("oldest", age(slowest?.oldest_age_s ?? 0, stale));
-      const full = queues.filter((queue) => queue.size > 0).map((queue) => ({ ...queue, stale }));
-      none.hidden = full.length > 0;
+      largest = { queues: queues.filter((queue) => queue.size > 0), oldest_age_s: slowest?.oldest_age_s ?? 0, stale };
+      none.hidden = largest.queues.length > 0;
       answered(none, "No queues hold messages.");
-      biggest.element.hidden = full.length === 0;
-      syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
-        const segment = segmentOf(queue.name);
-        const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
-        return textRow(BIGGEST, (one) => ["", count(one.size), age(one.oldest_age_s, one.stale), rate(one.push_rate), rate(one.pull_rate), count(one.consumers)], link);
-      });
+      biggest.element.hidden = largest.queues.length === 0;
+      showLargest();
     },
   };
 }

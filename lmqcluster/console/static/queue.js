@@ -1,14 +1,14 @@
 // One queue: figures, waiting times, properties, messages and actions.
 
 import { actionButton, commandLine, readOnlyNote } from "./actions.js";
-import { get } from "./api.js";
+import { connection, get } from "./api.js";
 import { asking } from "./asking.js";
-import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { age, bytes, count, duration, rate } from "./format.js";
 import { messagesSection } from "./messages.js";
 import { queueWord, textOf } from "./names.js";
 import { PER_SECOND, tiles } from "./overview.js";
+import { plots } from "./plots.js";
 import { propertiesSection } from "./properties.js";
 import { deleteQueue, moveMessages, purgeQueue, pushMessage, redriveMessages, suspendQueue } from "./queue_actions.js";
 import { now } from "./rates.js";
@@ -30,17 +30,6 @@ const TILES = [
   ["pushed", "Pushed", PER_SECOND, (_queue, rates) => rate(rates?.pushed_total)],
   ["pulled", "Delivered", PER_SECOND, (_queue, rates) => rate(rates?.pulled_total)],
   ["acked", "Acknowledged", PER_SECOND, (_queue, rates) => rate(rates?.acked_total)],
-];
-const FLOW = [
-  { key: "pushed_total", label: "pushed", format: rate },
-  { key: "pulled_total", label: "delivered", format: rate },
-  { key: "acked_total", label: "acknowledged", format: rate },
-  { key: "redelivered_total", label: "timed out", format: rate },
-];
-const STOCK = [
-  { key: "ready", label: "ready", format: count },
-  { key: "leased", label: "leased", format: count },
-  { key: "delayed", label: "delayed", format: count },
 ];
 const TOTALS = [
   ["pushed_total", "Pushed"],
@@ -65,8 +54,7 @@ export function open({ argument: segment }) {
   const name = textOf(segment);
   const page = { segment, api, name, queue: null, refresh: null, looking: Promise.resolve(), isGone: false };
   const figures = tiles(TILES);
-  const flow = new Chart("Messages a second", FLOW);
-  const stock = new Chart("Messages waiting", STOCK);
+  const drawn = plots();
   const samples = new Samples(COUNTERS);
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, ...["1 min", "5 min", "15 min"].map((span) => ({ label: `Per s, ${span}`, numeric: true, title: `Average of the last ${span}` }))]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
@@ -89,20 +77,32 @@ export function open({ argument: segment }) {
   const messages = messagesSection(page);
   let turn = 0;
   let stats = null;
+  let shownCurrent = null;
   // Difference between the clocks of the node and of this page.
   let ahead_s = null;
 
   function showQueue(queue) {
     page.queue = queue;
-    samples.add({ ...queue, at_s: now() + ahead_s });
-    for (const [id, , , value] of TILES) figures.update(id, value(queue, samples.tip.rates));
-    const all = samples.all();
-    flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
-    stock.show(all.map(({ at, sums: values }) => ({ at, values })));
+    samples.add({ ...queue, at_s: now() + ahead_s }, isCurrent());
+    showFigures();
     suspended.hidden = !queue.suspended;
     showConsumers(queue);
     setText(suspend, queue.suspended ? "Resume" : "Suspend");
+  }
+
+  /** Return whether the queue is as the cluster has it. Without a quorum it is the node's own copy, however old. */
+  function isCurrent() {
+    return connection.quorum && !page.queue.stale;
+  }
+
+  function showFigures() {
+    const current = isCurrent();
+    const queue = { ...page.queue, stale: !current };
+    for (const [id, , , value] of TILES) figures.update(id, value(queue, current ? samples.tip.rates : null));
+    drawn.show(samples, current);
     showTotals(queue);
+    showWaits(stats, queue.stale);
+    shownCurrent = current;
   }
 
   /** Show the consumers of the queue at all nodes, sessions of an exclusive one, and groups. */
@@ -121,16 +121,16 @@ export function open({ argument: segment }) {
 
   function showTotals(queue) {
     const windows = { pushed_total: stats?.push, pulled_total: stats?.pull };
-    const items = TOTALS.filter(([key]) => queue[key] !== undefined).map(([key, text]) => ({ key, text, total: queue[key], meter: windows[key] }));
+    const items = TOTALS.filter(([key]) => queue[key] !== undefined).map(([key, text]) => ({ key, text, total: queue[key], meter: windows[key], stale: queue.stale }));
     syncRows(totals.body, items, (item) => item.key, () =>
-      textRow([{}, ...Array(4).fill({ numeric: true })], ({ text, total, meter }) => [text, count(total), ...["one", "five", "fifteen"].map((span) => (meter ? rate(meter[span]) : ""))]),
+      textRow([{}, ...Array(4).fill({ numeric: true })], ({ text, total, meter, stale }) => [text, count(total), ...["one", "five", "fifteen"].map((span) => (meter ? rate(meter[span], stale) : ""))]),
     );
   }
 
-  function showWaits({ retention }) {
-    const known = retention.n > 0;
+  function showWaits({ retention }, stale) {
+    const known = retention.n > 0 && !stale;
     waits.element.hidden = !known;
-    setText(waitNote, known ? `Time between ready and delivered, of the first message of ${count(retention.n)} pulls in the last minute: ${duration(retention.arithmetic_mean)} on average.` : "Fewer than five pulls got a message in the last minute.");
+    setText(waitNote, stale ? "Unknown without a quorum." : known ? `Time between ready and delivered, of the first message of ${count(retention.n)} pulls in the last minute: ${duration(retention.arithmetic_mean)} on average.` : "Fewer than five pulls got a message in the last minute.");
     if (!known) return;
     const shares = [["half", retention.percentile["50"]], ["90 %", retention.percentile["90"]], ["99 %", retention.percentile["99"]], ["all", retention.max]];
     syncRows(waits.body, shares, ([share]) => share, () => textRow([{}, { numeric: true }], ([share, value]) => [share, duration(value)]));
@@ -153,7 +153,6 @@ export function open({ argument: segment }) {
     if (ahead_s === null) await recall();
     if (turn % STATS_EVERY === 0) {
       [stats, atNodes] = await Promise.all([get(`${api}/stats`), get(`${api}/consumers`)]);
-      showWaits(stats);
     }
     turn += 1;
     const queue = await get(api);
@@ -166,7 +165,7 @@ export function open({ argument: segment }) {
     "div",
     { hidden: true },
     figures.element,
-    chartsTogether(flow, stock),
+    drawn.element,
     messages.element,
     h(
       "div",
@@ -192,6 +191,8 @@ export function open({ argument: segment }) {
       contents,
     ].filter(Boolean),
     period: PERIOD_MS,
+    // An answer about the queue takes some seconds without a quorum.
+    show: () => page.queue !== null && isCurrent() !== shownCurrent && showFigures(),
     opened: () => messages.reload(),
     refresh: page.refresh,
     complain(error) {

@@ -1,12 +1,12 @@
 // All queues. The node searches, sorts and pages them, so ten thousand queues cost no more than ten.
 
 import { actionButton, commandBox, commandLine, field } from "./actions.js";
-import { get } from "./api.js";
+import { connection, get } from "./api.js";
 import { answered, asking } from "./asking.js";
 import { columnChoice } from "./columns.js";
 import { debounce, h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { csv, save } from "./export.js";
-import { bytes, count, duration, rate } from "./format.js";
+import { age, bytes, count, rate } from "./format.js";
 import { quoted, segmentOf, textOf } from "./names.js";
 import { newQueue } from "./new_queue.js";
 
@@ -25,11 +25,11 @@ const COLUMNS = [
   { label: "All", sort: "size", numeric: true, text: (queue) => count(queue.size) },
   { label: "Bodies", sort: "bytes", numeric: true, text: (queue) => bytes(queue.bytes) },
   { label: "Consumers", numeric: true, title: "Connections at all nodes that wait for messages of the queue or hold some", text: (queue) => count(queue.consumers) },
-  { label: "Oldest", sort: "oldest", numeric: true, title: "Time for which the first message has been ready", text: (queue) => duration(queue.oldest_age_s) },
+  { label: "Oldest", sort: "oldest", numeric: true, title: "Time for which the first message has been ready", text: (queue) => age(queue.oldest_age_s, queue.stale) },
   { label: "Pushed", sort: "pushed", numeric: true, title: "Messages pushed so far", text: (queue) => count(queue.pushed_total) },
-  { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed per second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
+  { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed per second, over the last five seconds", text: (queue) => rate(queue.push_rate, queue.stale) },
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
-  { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries per second, over the last five seconds", text: (queue) => rate(queue.pull_rate) },
+  { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries per second, over the last five seconds", text: (queue) => rate(queue.pull_rate, queue.stale) },
   { label: "Timed out", sort: "redelivered", numeric: true, title: "Messages redelivered because their leases ended without an answer", text: (queue) => count(queue.redelivered_total) },
   { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster moved here", text: (queue) => count(queue.dead_letters) },
   { label: "Dropped", sort: "dropped", numeric: true, title: "Messages removed after their last delivery", text: (queue) => count(queue.dropped_total) },
@@ -58,6 +58,7 @@ export function open({ query }) {
   const line = commandBox("");
   const below = h("div", { class: "bar", hidden: true }, h("div", { class: "spring" }), pagers[1].element);
   let asked = null;
+  let listed = { queues: [], stale: false };
   let total = 0;
 
   function heading(column) {
@@ -109,12 +110,14 @@ export function open({ query }) {
       await refresh();
       return;
     }
-    showRows(answer.queues);
+    listed = answer;
+    showRows();
     showFrame(answer.queues.length);
   }
 
-  function showRows(queues) {
-    const items = queues.map((queue) => ({ queue, segment: segmentOf(queue.name) }));
+  function showRows() {
+    const stale = listed.stale || !connection.quorum;
+    const items = listed.queues.map((queue) => ({ queue: { ...queue, stale }, segment: segmentOf(queue.name) }));
     syncRows(grid.body, items, (item) => item.segment, ({ segment }) => {
       const paused = h("span", { class: "badge warn", hidden: true }, "suspended");
       const first = h("span", {}, h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment))), " ", paused);
@@ -197,6 +200,7 @@ export function open({ query }) {
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
     ],
     period: PERIOD_MS,
+    show: showRows,
     refresh,
     complain,
     close: () => asked?.abort(),

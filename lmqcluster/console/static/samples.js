@@ -20,16 +20,20 @@ export class Samples {
     history.forEach((sums) => this.add(sums));
   }
 
-  /** Add the counts and counters of time `at_s`. */
-  add(sums) {
+  /**
+   * Add the counts and counters of time `at_s`. `current` is false while the node may miss changes, as without a quorum;
+   * it learns of them later, all at once. So there is no rate since such a sample, nor until it.
+   */
+  add(sums, current = true) {
     const at = sums.at_s;
     if (this.tip !== null && at <= this.tip.at) return;
+    if (!current || this.tip?.current === false) this.rates = new Rates(this.counters);
     this.rates.add(at, sums);
     const last = this.settled.at(-1);
-    const rates = last === undefined ? null : this.rates.between({ at: last.at, sample: last.sums }, { at, sample: sums });
-    this.tip = { at, sums, rates: this.rates.recent() ?? rates };
+    const rates = last === undefined || !current || !last.current ? null : this.rates.between({ at: last.at, sample: last.sums }, { at, sample: sums });
+    this.tip = { at, sums, rates: this.rates.recent() ?? rates, current };
     if (last !== undefined && at - last.at < APART_S) return;
-    this.settled.push({ at, sums, rates });
+    this.settled.push({ at, sums, rates, current });
     while (this.settled[0].at < at - KEPT_S) this.settled.shift();
   }
 
