@@ -44,7 +44,7 @@ NOT_RUN = {
     "docs/production.md": "needs separate machines and systemd",
     "docs/releasing.md": "needs a commit without changes; tests/deploy/test_release.py runs its steps",
     "docs/tracing.md": "needs a collector; test_tracing_page runs the example",
-    "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines",
+    "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines, and packs an environment",
 }
 """Pages of which only programs, commands and options are checked, by tests/unit/project/test_documentation.py."""
 ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^(?:make|kubectl|helm) |\.venv/bin/activate| \.\.\.( |$)")

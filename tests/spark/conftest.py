@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -126,6 +128,18 @@ def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         register(session)
         yield session
         session.stop()
+
+
+@pytest.fixture
+def applications() -> Iterator[Callable[[], set[Path]]]:
+    """A function that returns the folders of the applications that the test has run on a master ``local-cluster``, with
+    a folder for each executor in them. They are removed afterwards.
+    """
+    work = Path(pyspark.__file__).parent / "work"
+    before = set(work.glob("app-*"))
+    yield lambda: set(work.glob("app-*")) - before
+    for application in set(work.glob("app-*")) - before:
+        shutil.rmtree(application)
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet  # type: ignore[import-untyped]
-import pyspark
-import pytest
 
 from lmqcluster import Client
 from tests.integration.cluster import clean_environment
@@ -20,21 +17,10 @@ from .queues import numbered, push
 
 DEADLINE_S = 600.0
 MESSAGES = 5_000
-WORK = Path(pyspark.__file__).parent / "work"
-"""The folder in which such a master's workers keep a folder for each executor of an application."""
-
-
-@pytest.fixture
-def before() -> Iterator[set[Path]]:
-    """The earlier contents of the folder; new ones are removed afterwards."""
-    there = set(WORK.glob("app-*"))
-    yield there
-    for application in set(WORK.glob("app-*")) - there:
-        shutil.rmtree(application)
 
 
 def test_archive_runs_on_two_workers(
-    client: Client, servers: str, queue: str, before: set[Path], tmp_path: Path
+    client: Client, servers: str, queue: str, applications: Callable[[], set[Path]], tmp_path: Path
 ) -> None:
     push(client, queue, numbered(MESSAGES))
     table = tmp_path / "table"
@@ -48,5 +34,5 @@ def test_archive_runs_on_two_workers(
     assert client.backlog(queue=queue).messages == 0
     values = pyarrow.parquet.read_table(table, columns=["value"]).column("value").to_pylist()
     assert sorted(values) == sorted(numbered(MESSAGES))
-    (application,) = set(WORK.glob("app-*")) - before
+    (application,) = applications()
     assert {path.name for path in application.iterdir()} == {"0", "1"}
