@@ -1,4 +1,4 @@
-"""SIGKILL of front-end processes under load over four protocols: no confirmed message is lost, none is delivered again
+"""SIGKILL of front-end processes under load over five protocols: no confirmed message is lost, none is delivered again
 after its confirmed ack.
 
 ``python -m tests.integration.front_end_kills --seconds 180`` runs it for the given time.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import signal
@@ -16,9 +17,10 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +33,7 @@ __all__ = ["FRONT_ENDS", "Load", "kill_front_ends", "with_front_ends"]
 
 FRONT_ENDS: Final = 2
 KILL_EVERY_S: Final = 5.0
+ATTEMPTS: Final = 3
 BROKEN: Final = (OSError, EOFError, AssertionError, RpcError)
 """Errors that a client of a killed front end may see. The outcome of its request is then unknown."""
 
@@ -264,6 +267,46 @@ class QueuedLoad(Client):
         return True
 
 
+class SqsLoad(Client):
+    """Amazon SQS's JSON protocol. Like an SDK, it repeats a send whose answer it did not get, and names its attempts."""
+
+    def __init__(self, address: str, queue: str) -> None:
+        self._address, self._http = address, Connection(address)
+        self._url, self._receipt = f"http://localhost/000000000000/{queue}", ""
+        self._ask("CreateQueue", {"QueueName": queue, "Attributes": {"VisibilityTimeout": "5"}})
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _ask(self, action: str, parameters: Mapping[str, Any], invocation: str = "") -> Any:
+        headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
+        headers |= {"amz-sdk-invocation-id": invocation} if invocation else {}
+        answer = self._http.call("POST", "/", json.dumps(parameters).encode(), headers)
+        assert answer.status == 200, answer
+        return json.loads(answer.body) if answer.body else None
+
+    def push(self, body: bytes) -> bool:
+        invocation, given = str(uuid.uuid4()), {"QueueUrl": self._url, "MessageBody": body.decode()}
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return bool(self._ask("SendMessage", given, invocation)["MessageId"])
+            except BROKEN:
+                self._http.close()
+                self._http = Connection(self._address)
+        return bool(self._ask("SendMessage", given, invocation)["MessageId"])
+
+    def pull(self) -> bytes | None:
+        found = self._ask("ReceiveMessage", {"QueueUrl": self._url}).get("Messages")
+        if not found:
+            return None
+        self._receipt = found[0]["ReceiptHandle"]
+        return str(found[0]["Body"]).encode()
+
+    def ack(self) -> bool:
+        self._ask("DeleteMessage", {"QueueUrl": self._url, "ReceiptHandle": self._receipt})
+        return True
+
+
 def with_front_ends(folder: Path) -> Cluster:
     """Return a cluster whose nodes have two front ends each, and a port for memcache."""
     cluster = Cluster(3, directory=folder, environment={"LMQ_FRONT_ENDS": str(FRONT_ENDS)})
@@ -285,6 +328,7 @@ def kill_front_ends(cluster: Cluster, seconds: float, seed: int) -> tuple[list[L
         Load(node, "http", lambda queue: HttpLoad(node.http, queue)),
         Load(node, "memcache", lambda queue: MemcacheLoad(node.environment["LMQ_MEMCACHE"], queue)),
         Load(node, "queued", lambda queue: QueuedLoad(node.queued, queue)),
+        Load(node, "sqs", lambda queue: SqsLoad(node.sqs, queue)),
     ]
     deadline_s, kills, victim = time.monotonic() + seconds, 0, 0
 
