@@ -306,6 +306,31 @@ def test_an_alignment_interrupted_at_every_call(machine: Machine, folder: str, p
     assert calls > 0 or folder == SNAPSHOTS
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_interrupted_at_every_call_lasts_once_a_start_has_found_it(seed: int) -> None:
+    """The process dies while it writes the snapshot. The next start makes the log begin there; then the power fails."""
+    calls, found = 0, 0
+    while True:
+        machine = Machine()
+        storage = trusted(machine)
+        machine.folders[SNAPSHOTS].fail_after(calls)
+        try:
+            snapshot(storage, 500, TERM + 1)
+        except PowerCut:
+            pass
+        else:
+            break
+        for disk in machine.folders.values():
+            disk.process_crash()
+        begin = span(machine.open())
+        assert begin in ((1, 10), (500, 500))
+        machine.power_failure(seed)
+        assert span(machine.open()) == begin
+        calls, found = calls + 1, found + (begin == (500, 500))
+    assert calls > 3
+    assert found > 0
+
+
 # --- offline ----------------------------------------------------------------------------------------------------------
 
 

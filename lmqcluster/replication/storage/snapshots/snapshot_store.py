@@ -50,6 +50,9 @@ class SnapshotStore:
             stored = StoredSnapshot.open(self._disk, snapshots[-1])
             self._stored[stored.info] = stored
             self.latest = stored.info
+            if self._sync:
+                # A process that died may have renamed the file without a sync, and the log will begin there.
+                self._disk.sync()
         # Only now: if the newest is damaged, its repair may need the others.
         obsolete = [*snapshots[:-1], *(name for name in names if name.endswith(".tmp"))]
         self._remove(obsolete)
