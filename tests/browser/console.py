@@ -60,7 +60,7 @@ class Console:
         """Load the console at a route such as ``queue/jobs``."""
         self.page.goto(f"http://{self.address}/console/#/{route}")
         try:
-            expect(self.page.locator("#connection")).to_have_text(re.compile("quorum|access"))
+            expect(self.page.locator("#connection")).to_have_text(re.compile("quorum|finding|access"))
         except AssertionError as exc:
             visible = self.page.evaluate("document.visibilityState")
             raise AssertionError(f"{exc}\nthe page is {visible}; the browser says: {self.errors}") from None

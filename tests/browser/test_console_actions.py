@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.sync_api import expect
@@ -242,10 +243,15 @@ def test_cluster(open_console: OpenConsole, cluster: Cluster) -> None:
 
 def test_a_node_leaves_and_joins(open_console: OpenConsole, cluster: Cluster) -> None:
     console = open_console("cluster", node=2)
+    join = console.main.get_by_role("button", name="Join a cluster", exact=True)
+    leave = console.main.get_by_role("button", name="Leave the cluster", exact=True)
+    expect(join).to_have_attribute("title", re.compile("has to leave before it joins another one.$"))
+    expect(join).to_be_disabled()
     console.press("Leave the cluster")
     console.dialog.get_by_label("Type leave to confirm").fill("leave")
     assert understood(console.confirm("Leave")) == ["leave"]
-    expect(console.main).to_contain_text("1 members, 1 are needed")
+    expect(join).to_be_enabled()
+    expect(leave).to_be_disabled()
     console.press("Join a cluster")
     console.fill("Address of a member", cluster[0].http)
     assert understood(console.confirm("Join")) == ["join"]
@@ -345,17 +351,17 @@ def test_single_messages(open_console: OpenConsole, client: Client, queue_name: 
     assert console.errors == []
 
 
-def test_dead_letters_are_moved_in_the_background(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+def test_dead_letters_are_moved_by_a_task(open_console: OpenConsole, client: Client, queue_name: str) -> None:
     dead = f"{queue_name}.dead"
     client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})
     client.push_many(queue_name, [b"x"] * 100)
     for message in client.pull_many(queue_name, 100):
         message.nack()
     console = open_console("dead_letters")
-    console.row("Queues with dead letters", dead).get_by_role("button", name="Background:").click()
+    console.row("Queues with dead letters", dead).get_by_role("button", name="Start a move task:").click()
     console.fill("Messages per second, at most", "1")
     assert understood(console.confirm("Start")) == ["queue", "redrive"]
-    task = console.row("Background tasks", dead)
+    task = console.row("Move tasks", dead)
     expect(task).to_contain_text("running")
     expect(task).to_contain_text("100")
     task.get_by_role("button", name="Cancel task").click()
@@ -363,7 +369,7 @@ def test_dead_letters_are_moved_in_the_background(open_console: OpenConsole, cli
     expect(task).to_contain_text("cancelled")
     expect(task.get_by_role("button")).to_have_count(0)
     left = client.backlog(queue=dead).messages
-    console.row("Queues with dead letters", dead).get_by_role("button", name="Background:").click()
+    console.row("Queues with dead letters", dead).get_by_role("button", name="Start a move task:").click()
     assert understood(console.confirm("Start")) == ["queue", "redrive"]
     expect(task).to_contain_text("completed")
     expect(task.locator("td").nth(2)).to_have_text(str(left))

@@ -29,20 +29,28 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(console.tile("ready")).to_have_text("25")
     expect(notice).to_have_count(0)
     expect(console.main.locator(".findings")).to_contain_text("The cluster is well: 3 nodes")
+    expect(badge).to_have_text("n1: no findings")
+    expect(badge).to_have_class("badge good")
 
     # Another node is killed: the cluster continues, the overview names the missing node.
     cluster[2].kill()
     expect(console.row("Nodes", "n3")).to_contain_text("unreachable")
     expect(console.main.locator(".findings")).to_contain_text("not reachable or not up to date: n3")
-    expect(console.main.locator(".findings")).to_contain_text("“Replace a dead node” in docs/operations.md")
+    expect(console.main.locator(".findings")).to_contain_text(
+        "“Replace a dead node” in docs/operations.md of lmqcluster's"
+    )
     lag = console.row("Nodes", "n3").locator("td").nth(1)
     expect(lag).to_have_text(UNKNOWN)
     console.open("clients")
     expect(console.main).to_contain_text("n3 does not answer, so its clients are missing here.")
-    console.open("nodes")
-    expect(console.main.get_by_role("status")).to_have_text("Unreachable: n3.")
+    # Without scrolling, on a phone too.
+    phone = open_console("nodes", viewport={"width": 390, "height": 800}, has_touch=True)
+    expect(phone.main.get_by_role("status").get_by_text("unreachable", exact=True)).to_be_in_viewport()
+    expect(phone.main.get_by_role("status")).to_contain_text("n3 unreachable")
     console.open("overview")
-    expect(badge).to_have_text("n1: in quorum")
+    # A node in a quorum with findings is not well.
+    expect(badge).to_have_text(re.compile(r"^n1: \d findings?$"))
+    expect(badge).to_have_class("badge warn")
 
     # The rates of the seconds before the outage are no rates of now.
     queue = open_console("queue/jobs")
@@ -81,6 +89,11 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     for page in (queue, console):
         expect(page.tile("oldest")).to_have_text(re.compile("^≥ .+ s$"))
     assert queue.violations(axe) == []
+    # Joining another cluster cannot work, and the button says why.
+    members = open_console("cluster")
+    join = members.main.get_by_role("button", name="Join a cluster", exact=True)
+    expect(join).to_be_disabled()
+    expect(join).to_have_attribute("title", re.compile("one of 3 members.* Without a quorum it cannot leave"))
     expect(console.tile("ready")).to_have_text("25")
     assert console.violations(axe) == []
     assert console.errors == []
@@ -101,7 +114,7 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
 
     # All nodes return, and so does the page, by itself.
     cluster.start()
-    expect(badge).to_have_text("n1: in quorum")
+    expect(badge).to_have_text(re.compile("n1: (in quorum|.* findings?)"))
     expect(notice).to_have_count(0)
     expect(console.row("Queues", "jobs")).to_contain_text("25")
     expect(queue.main.get_by_role("button", name="Purge", exact=True)).to_be_enabled()
@@ -135,4 +148,5 @@ def test_a_node_that_refuses_pushes_is_an_outage(browser: Browser, tmp_path: Pat
         with pytest.raises(LmqError, match=r"are allowed \(disk_bytes_max\)"):
             push_until_refused(client)
         expect(console.main.locator(".findings.outage")).to_contain_text("pushes are refused: snapshots and pages take")
+        expect(console.page.locator("#connection")).to_have_class("badge bad")
         context.close()

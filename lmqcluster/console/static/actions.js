@@ -25,26 +25,28 @@ export function commandBox(line) {
 }
 
 /**
- * Create a button for an action that needs a role and, unless it is `local`, a quorum. While the action is impossible,
- * the button is disabled and its title states the reason.
+ * Create a button for an action that needs a role and, unless it is `local`, a quorum. `unless()` returns another reason
+ * why it is impossible now, or "". While the action is impossible, the button is disabled and its title states the
+ * reason; otherwise the title is `hint`.
  */
-export function actionButton(label, role, onclick, { kind = "", local = false } = {}) {
-  const button = h("button", { type: "button", class: kind, dataset: { role, scope: local ? "node" : "cluster" }, onclick }, label);
+export function actionButton(label, role, onclick, { kind = "", local = false, hint = "", unless = () => "" } = {}) {
+  const button = h("button", { type: "button", class: kind, dataset: { role, scope: local ? "node" : "cluster", hint }, onclick }, label);
+  button.unless = unless;
   permit(button);
   return button;
 }
 
-/** Enable and disable the buttons of the page after the cluster has lost or regained its quorum. */
+/** Enable and disable the buttons of the page after the state of the cluster has changed. */
 export function permitActions() {
   document.querySelectorAll("button[data-role]").forEach(permit);
 }
 
 function permit(button) {
-  const reason = obstacle(button.dataset);
+  const reason = obstacle(button.dataset) || button.unless();
   if (button.dataset.obstacle === reason) return;
   button.dataset.obstacle = reason;
   button.disabled = reason !== "";
-  button.title = reason;
+  button.title = reason || button.dataset.hint;
 }
 
 function obstacle({ role, scope }) {

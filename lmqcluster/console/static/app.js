@@ -4,7 +4,8 @@ import { ask, field, permitActions } from "./actions.js";
 import { access, connection, events, get, hasToken, learnAccess, useToken } from "./api.js";
 import { updateAsking } from "./asking.js";
 import { announce, h, setText } from "./dom.js";
-import { clock, duration } from "./format.js";
+import { stateOf } from "./findings.js";
+import { clock, duration, plural } from "./format.js";
 import { Samples } from "./samples.js";
 import * as clients from "./clients.js";
 import * as cluster from "./cluster.js";
@@ -125,7 +126,7 @@ function showState() {
   } else if (latest === null) {
     show(badge, "", "connecting");
   } else if (latest.cluster.has_quorum) {
-    show(badge, "good", `${name}: in quorum`);
+    showFindings(stateOf(latest, state.samples.grown("refused_total", overview.RECENT_S)), name);
   } else {
     show(badge, "bad", `${name}: no quorum`);
   }
@@ -134,6 +135,12 @@ function showState() {
   updateAsking();
   if (self) setText(document.getElementById("whereabouts"), `${name} at ${location.host}, version ${latest.cluster.version}, durability ${latest.cluster.durability}`);
   showNotices(latest, name);
+}
+
+function showFindings({ findings, isOutage }, name) {
+  if (findings === null) show(badge, "plain", `${name}: in quorum`);
+  else if (findings === 0) show(badge, "good", `${name}: no findings`);
+  else show(badge, isOutage ? "bad" : "warn", `${name}: ${plural(findings, "finding")}`);
 }
 
 function show(element, kind, text) {

@@ -39,8 +39,8 @@ export function open({ latest }) {
           { class: "bar actions" },
           actionButton("Take a snapshot", "admin", takeSnapshot, { local: true }),
           actionButton("Hand over leadership", "admin", () => transfer(null)),
-          actionButton("Join a cluster", "admin", () => join(latest()), { local: true }),
-          actionButton("Leave the cluster", "admin", () => leave(latest()), { kind: "danger" }),
+          actionButton("Join a cluster", "admin", () => join(latest()), { local: true, unless: () => whyNoJoin(latest()) }),
+          actionButton("Leave the cluster", "admin", () => leave(latest()), { kind: "danger", unless: () => whyNoLeave(latest()) }),
         ),
       ),
       h(
@@ -60,6 +60,20 @@ export function open({ latest }) {
     ].filter(Boolean),
     show,
   };
+}
+
+const OUTSIDE = ["left", "removed"];
+
+/** Return why this node cannot join a cluster, or "". */
+function whyNoJoin(overview) {
+  const { nodes = [], self, has_quorum: hasQuorum } = overview?.cluster ?? {};
+  if (nodes.length < 2 || nodes.some(({ id, state }) => id === self && OUTSIDE.includes(state))) return "";
+  return `This node is one of ${nodes.length} members of a cluster, which it has to leave before it joins another one.${hasQuorum ? "" : " Without a quorum it cannot leave."}`;
+}
+
+/** Return why this node cannot leave its cluster, or "". */
+function whyNoLeave(overview) {
+  return overview?.cluster.nodes.length === 1 ? "This node is alone, so there is no cluster to leave." : "";
 }
 
 function memberRow(first) {

@@ -42,9 +42,14 @@ const FROM = [
   { label: "Dropped", numeric: true, title: "Messages removed after their last delivery, because the queue has no dead-letter queue" },
 ];
 
+const ACTIONS = [
+  ["Redrive", redriveMessages, "Sends the messages back in one step"],
+  ["Start a move task", startMoveTask, "The cluster sends the messages back by itself, at most at a given rate, and the page shows how far it is"],
+];
+
 export function open() {
   const here = list("Queues with dead letters", HERE, "There are no dead letters.");
-  const tasks = list("Background tasks", TASKS, "No task moves dead letters.");
+  const tasks = list("Move tasks", TASKS, "No task moves dead letters.");
   const from = list("Sources of failed messages", FROM, "No queue has failed messages.");
   const complaint = h("p", { class: "complaint", role: "alert" });
   const reasons = new Map();
@@ -105,7 +110,7 @@ export function open() {
       h("h1", {}, "Dead letters"),
       readOnlyNote("admin"),
       complaint,
-      h("p", { class: "muted" }, "A queue with the property dead_letter_queue moves a message there after its last delivery. A queue with expire_to_queue moves expired messages there. Redrive sends them back."),
+      h("p", { class: "muted" }, "A queue with the property dead_letter_queue moves a message there after its last delivery. A queue with expire_to_queue moves expired messages there. Redrive sends them back at once; a move task does so at a rate, and continues if this page is closed."),
       here.element,
       tasks.element,
       from.element,
@@ -133,8 +138,8 @@ function hereRow({ name: given }, reasons, changed) {
   const name = textOf(segment);
   // The fields that the dialogs of a queue's page use.
   const page = { segment, name, api: `/v1/queues/${segment}`, queue: null };
-  const buttons = [["Redrive", redriveMessages], ["Background", startMoveTask]].map(([verb, action]) => {
-    const button = actionButton(verb, "admin", () => action(page, () => changed(segment)), { kind: "small" });
+  const buttons = ACTIONS.map(([verb, action, hint]) => {
+    const button = actionButton(verb, "admin", () => action(page, () => changed(segment)), { kind: "small", hint });
     button.setAttribute("aria-label", `${verb}: ${name}`);
     return button;
   });

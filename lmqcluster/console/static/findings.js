@@ -7,15 +7,20 @@ import { segmentOf, textOf } from "./names.js";
 const NODES = ["#/nodes", "Nodes"];
 const LARGEST = ["#/queues?sort=bytes", "Largest queues"];
 
+/** Return where the documentation says more; the nodes do not serve it. */
+function docs(page, section = "") {
+  return `${section && `“${section}” in `}docs/${page} of lmqcluster's source repository.`;
+}
+
 // What to do if a check fails.
 const CHECKS = {
-  leader: ["Start or reconnect the missing nodes. If they are lost for good: “Lost quorum” in docs/operations.md.", NODES],
-  members: ["Start the missing node, or restore its network. If it is lost for good: “Replace a dead node” in docs/operations.md.", NODES],
-  lag: ["It catches up by itself. If its lag grows, its disk or processor is too slow: “Overload” in docs/operations.md.", NODES],
-  disk: ["Free space or enlarge the file system, before the node stops: “Disk full” in docs/operations.md.", NODES],
-  "disk limit": ["Consume or purge messages, or raise disk_bytes_max: “Disk full” in docs/operations.md.", LARGEST],
-  memory: ["Consume or purge messages, or raise memory_bytes_max: “Overload” in docs/operations.md.", LARGEST],
-  quota: ["Remove what the client no longer uses, or divide its work among several tokens: docs/limits.md.", ["#/tokens", "Tokens"]],
+  leader: [`Start or reconnect the missing nodes. If they are lost for good: ${docs("operations.md", "Lost quorum")}`, NODES],
+  members: [`Start the missing node, or restore its network. If it is lost for good: ${docs("operations.md", "Replace a dead node")}`, NODES],
+  lag: [`It catches up by itself. If its lag grows, its disk or processor is too slow: ${docs("operations.md", "Overload")}`, NODES],
+  disk: [`Free space or enlarge the file system, before the node stops: ${docs("operations.md", "Disk full")}`, NODES],
+  "disk limit": [`Consume or purge messages, or raise disk_bytes_max: ${docs("operations.md", "Disk full")}`, LARGEST],
+  memory: [`Consume or purge messages, or raise memory_bytes_max: ${docs("operations.md", "Overload")}`, LARGEST],
+  quota: [`Remove what the client no longer uses, or divide its work among several tokens: ${docs("limits.md")}`, ["#/tokens", "Tokens"]],
   "safe to stop": ["Keep this node running until the others are back."],
 };
 // What a failed check is called, unless that is its name.
@@ -32,9 +37,16 @@ const QUEUES_SHOWN = 8;
 const NONE = { queues: [], totals: {}, age_s: null };
 
 /**
- * Create the list; `show(overview, refused)` updates it. `refused` is the number of messages refused in the last ten
- * minutes.
+ * Return the state of a cluster that has a quorum: the number of its findings, null while the node has not looked at its
+ * queues, and whether they are an outage. `refused` is the number of messages refused in the last ten minutes.
  */
+export function stateOf({ checks, cluster, attention = NONE }, refused) {
+  const queues = Object.values(attention.totals).reduce((sum, one) => sum + one, 0) + full(refused).length;
+  const known = failed(checks, cluster).length + queues;
+  return { findings: known === 0 && attention.age_s === null ? null : known, isOutage: isOutage(cluster, checks) };
+}
+
+/** Create the list; `show(overview, refused)` updates it. */
 export function findings() {
   const element = h("ul", { class: "findings" });
   let shown = "";
@@ -44,7 +56,7 @@ export function findings() {
     const queues = [...needy(attention), ...full(refused)];
     const well = problems.length > 0 ? [] : [{ what: wellText(cluster, checks.length, queues.length > 0, attention) }];
     const found = [...problems, ...well, ...queues];
-    const outage = !cluster.has_quorum || checks.some(refusesPushes);
+    const outage = isOutage(cluster, checks);
     const text = JSON.stringify([found, outage]);
     if (text === shown) return;
     shown = text;
@@ -54,6 +66,10 @@ export function findings() {
   }
 
   return { element, show };
+}
+
+function isOutage(cluster, checks) {
+  return !cluster.has_quorum || checks.some(refusesPushes);
 }
 
 /** Return whether a check says that the node refuses pushes because its memory or disk is full. */

@@ -1,6 +1,6 @@
 // The nodes side by side: state in the cluster, progress, and free memory and disk.
 
-import { h, setText } from "./dom.js";
+import { h, setText, syncRows } from "./dom.js";
 import { bytes, count, duration, percent, rate } from "./format.js";
 import { sortedNodes } from "./overview.js";
 import { Rates } from "./rates.js";
@@ -26,7 +26,6 @@ const LINES = [
   {
     title: "In the cluster",
     lines: [
-      { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
       { label: "Lag in log entries", title: LAG, text: (node) => count(node.lag) },
       { label: "Last contact", title: "When the node last answered this one", text: (node) => (node.self ? "–" : lastContact(node)) },
       { label: "Round trip", title: "Time of that answer, including the connection set-up", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
@@ -81,8 +80,8 @@ export function open() {
     return rates.recent();
   }
 
-  // On a phone, the columns of other nodes are out of sight.
-  const missing = h("p", { class: "note", role: "status", hidden: true });
+  // Above the table, because on a phone the columns of other nodes are out of sight.
+  const states = h("ul", { class: "states", "aria-label": "States" });
   const head = h("tr");
   const bodies = LINES.map(({ title, lines }) => {
     const heading = h("th", { scope: "rowgroup", class: "group" }, title);
@@ -108,15 +107,13 @@ export function open() {
     title: "Nodes",
     element: [
       h("h1", {}, "Nodes"),
-      missing,
+      h("div", { role: "status" }, states),
       h("div", { class: "scroll", role: "region", "aria-label": "Nodes", tabindex: "0" }, h("table", { class: "compared" }, h("caption", { class: "unseen" }, "The nodes side by side"), h("thead", {}, head), bodies.map(({ element }) => element))),
     ],
     show({ cluster }) {
       const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
       const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null, recent: recently(node) }));
-      const gone = nodes.filter((node) => node.state === "unreachable").map(nodeName);
-      missing.hidden = gone.length === 0;
-      setText(missing, `Unreachable: ${gone.join(", ")}.`);
+      syncRows(states, nodes, (node) => node.id, stateItem);
       const wanted = JSON.stringify(nodes.map(({ id, name, self, http }) => [id, name, self, http]));
       if (wanted !== shown) layOut(nodes);
       shown = wanted;
@@ -129,6 +126,11 @@ export function open() {
       }
     },
   };
+}
+
+function stateItem(node) {
+  const badge = h("span");
+  return { element: h("li", {}, `${nodeName(node)} `, badge), update: ({ state }) => stateBadge(badge, state) };
 }
 
 function nodeName(node) {

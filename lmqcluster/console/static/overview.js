@@ -39,7 +39,8 @@ const BIGGEST = [
   { label: "Consumers", numeric: true, title: "Connections at all nodes that wait for messages of the queue or hold some" },
 ];
 const BUSIEST = 8;
-const RECENT_S = 600;
+/** The time in which refused messages are a finding. */
+export const RECENT_S = 600;
 const HOUR_S = 3600;
 
 /** Create a row of tiles; `update(id, text)` sets the text of one. */
@@ -77,7 +78,7 @@ export function open({ samples }) {
     for (const [id, , , value] of TILES) if (value) figures.update(id, value(overview.totals, rates));
     drawn.show(samples, current);
     showLargest();
-    state.show(overview, refusedRecently(samples, overview.totals));
+    state.show(overview, samples.grown("refused_total", RECENT_S));
     syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
     showTroubles(overview.totals);
   }
@@ -94,8 +95,7 @@ export function open({ samples }) {
   }
 
   function showTroubles(totals) {
-    const [recently, earlier] = [samples.before(RECENT_S).sums, samples.before(HOUR_S).sums];
-    const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: totals[key] - recently[key], hour: totals[key] - earlier[key], all: totals[key] }));
+    const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: samples.grown(key, RECENT_S), hour: samples.grown(key, HOUR_S), all: totals[key] }));
     syncRows(troubles.body, items, (item) => item.key, (item) =>
       textRow([{}, ...Array(3).fill({ numeric: true })], ({ recent, hour, all }) => ["", count(recent), count(hour), count(all)], h("div", {}, `${item.name} `, h("div", { class: "hint" }, item.hint))),
     );
@@ -152,9 +152,4 @@ function nodeRow() {
       texts.forEach((text, place) => text !== null && setText(row.element.children[place], text));
     },
   };
-}
-
-/** Return how many messages were refused in the last ten minutes. */
-function refusedRecently(samples, totals) {
-  return totals.refused_total - samples.before(RECENT_S).sums.refused_total;
 }

@@ -111,7 +111,7 @@ export async function startMoveTask(page, reload) {
   const most = field("rate", "Messages per second, at most", h("input", { type: "number", min: "1", max: "10000", step: "1" }), "Empty: no limit.");
   const given = ({ to, rate }) => ({ ...(to ? { to } : {}), ...(rate ? { rate: Number(rate) } : {}) });
   const done = await ask({
-    title: `Redrive ${page.name} in the background`,
+    title: `Start a move task of ${page.name}`,
     text: [`The cluster sends messages back without further requests: ${plural(queue.ready + queue.delayed, "waiting message")} in this queue. Messages that clients pushed stay, unless a queue is named, which must exist.`],
     fields: [to, most],
     verb: "Start",

@@ -45,8 +45,8 @@ export class Samples {
     return [...before, this.tip];
   }
 
-  /** Return the sample from about `seconds` ago, or the oldest. */
-  before(seconds) {
-    return this.settled.find(({ at }) => at >= this.tip.at - seconds);
+  /** Return by how much a counter has grown in the last `seconds`, or since the oldest sample. */
+  grown(counter, seconds) {
+    return this.tip.sums[counter] - this.settled.find(({ at }) => at >= this.tip.at - seconds).sums[counter];
   }
 }
