@@ -11,7 +11,7 @@ from .cluster import Cluster, wait_for
 from .recipe_faces import open_face
 from .recipe_loop import Consumers, judge, recipe_loop
 
-ITEMS = 1000
+ITEMS = 300
 LEASE_S = 2
 
 

@@ -162,9 +162,9 @@ def test_four_safe_consumers_handle_no_item_twice(face: Face, queue_name: str) -
     takers = [Collector() for _ in range(4)]
     queues = [face.queue(queue_name, taker, safe=True) for taker in takers]
     with queues[0], queues[1], queues[2], queues[3]:
-        put_all(queues[0], numbers(1000))
-        within(lambda: sum(len(taker.items) for taker in takers) >= 1000, "all items")
-    assert Counter(item for taker in takers for item in taker.items) == Counter(numbers(1000))
+        put_all(queues[0], numbers(400))
+        within(lambda: sum(len(taker.items) for taker in takers) >= 400, "all items")
+    assert Counter(item for taker in takers for item in taker.items) == Counter(numbers(400))
 
 
 def test_many_threads(face: Face, queue_name: str) -> None:
@@ -173,11 +173,11 @@ def test_many_threads(face: Face, queue_name: str) -> None:
         options = {"executor": executor} if face.loop is None else {"concurrency": 8}
         with face.queue(queue_name, got, safe=True, **options) as queue:
             got.go.clear()
-            put_all(queue, numbers(1000))
+            put_all(queue, numbers(400))
             within(lambda: got._at_once == 8, "eight calls at once")
             got.go.set()
-            got.wait(1000)
-    assert Counter(got.items) == Counter(numbers(1000))
+            got.wait(400)
+    assert Counter(got.items) == Counter(numbers(400))
     assert got.most_at_once == 8
 
 
