@@ -35,19 +35,6 @@ def test_other_processes_record_the_same_bytes(recorded: Path, tmp_path: Path) -
     assert again.read_bytes() == recorded.read_bytes()
 
 
-def test_waiting_for_several_pages_depends_on_no_hash(tmp_path: Path) -> None:
-    """In run 17 a batch needs several pages, which were read in the order of a set."""
-    runs = ("--subject", "node", "--profile", "disk", "--seeds", "17")
-    recordings = []
-    for hash_seed in ("0", "2"):
-        path = tmp_path / f"{hash_seed}.jsonl"
-        command = [sys.executable, "-m", "tests.simulation.recording", "--record", str(path), *runs]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
-        recordings.append(path.read_bytes())
-    assert recordings[0] == recordings[1]
-
-
 def test_a_comparison_of_the_same_code_finds_nothing(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--compare", str(recorded), "--subject", "core"]) == 0
     assert "1 runs compared" in capsys.readouterr().out

@@ -78,21 +78,34 @@ def test_stock_breaks_promises(profile: str, seed: int, kinds: set[str]) -> None
     assert run("stock", profile, seed, until_violation=False).kinds >= kinds
 
 
-@pytest.mark.parametrize(
-    ("name", "profile"), [("stock", "churn"), *((name, profile) for name in SEEDS for profile in ("churn", "five"))]
-)
-def test_a_run_is_a_function_of_its_seed(name: str, profile: str) -> None:
-    """Check this also across processes, where strings hash differently."""
-    program = (
-        "from tests.simulation.test_simulation import run;"
-        f"print(run({name!r}, {profile!r}, 7, until_violation=False).fingerprint)"
-    )
-    fingerprints = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-        )
-        # The nodes' log output precedes it, with the time of day.
-        fingerprints.add(done.stdout.splitlines()[-1])
-    assert len(fingerprints) == 1
+REPEATED = [("stock", "churn"), *((name, profile) for name in SEEDS for profile in ("churn", "five"))]
+
+
+def print_fingerprints() -> None:
+    for name, profile in REPEATED:
+        print(name, profile, run(name, profile, 7, until_violation=False).fingerprint)
+
+
+@pytest.fixture(scope="module")
+def outputs() -> list[list[str]]:
+    """The same runs in two processes, where strings hash differently."""
+    program = f"from {__name__} import print_fingerprints; print_fingerprints()"
+    return [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for hash_seed in ("1", "2")
+    ]
+
+
+@pytest.mark.parametrize(("name", "profile"), REPEATED)
+def test_a_run_is_a_function_of_its_seed(name: str, profile: str, outputs: list[list[str]]) -> None:
+    # The nodes' log output stands between the fingerprints.
+    first, second = ([line for line in lines if line.startswith(f"{name} {profile} ")] for lines in outputs)
+    assert len(first) == 1
+    assert first == second

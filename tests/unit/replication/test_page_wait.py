@@ -148,6 +148,24 @@ async def more_than_fits_into_memory(member: Member) -> None:
     assert member.may_apply()
 
 
+async def reads_in_the_order_of_the_batch(member: Member) -> None:
+    """The order depends on no hash, so that a run of the simulator is a function of its seed."""
+    member.needed = [member.pages.save([[b"%d" % number]]) for number in range(20)]
+    member.turns.all()
+    asked: list[bytes] = []
+    fetch = member.pages.fetch
+
+    def record(page: bytes, done: Callable[[bool], None]) -> None:
+        asked.append(page)
+        fetch(page, done)
+
+    member.pages.fetch = record  # type: ignore[method-assign]
+    assert not member.may_apply()
+    assert asked == member.needed
+    member.turns.all()
+    assert member.may_apply()
+
+
 async def another_member_sends_it(member: Member) -> None:
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, member.stored)
@@ -222,6 +240,7 @@ async def state_comes_slowly(member: Member) -> None:
         reads_first,
         needs_none,
         more_than_fits_into_memory,
+        reads_in_the_order_of_the_batch,
         another_member_sends_it,
         no_member_has_it,
         comes_after_all,
