@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from lmqcluster.core.dedup import exact_keys
@@ -399,6 +399,8 @@ PLANTS: list[Plant] = [
     children_without_their_parents,
     children_that_are_not_updated,
 ]
+SEEDS = {delays_that_hold_nothing: 1, keys_of_all_groups_together: 2, held_for_ever: 0}
+"""Seeds whose first examples find what others find after hundreds. If they no longer do, the test only takes longer."""
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
@@ -414,6 +416,8 @@ def test_a_planted_bug_in_sessions_is_found(plant: Plant, monkeypatch: pytest.Mo
 def _check_found(machine: type[RichMachineAgainstModel], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
     plant(monkeypatch)
+    if plant in SEEDS:
+        machine = seed(SEEDS[plant])(type(machine.__name__, (machine,), {}))
     # A plant that is itself broken shows as an error of another kind. A restart refuses a snapshot that contradicts itself.
     with pytest.raises((AssertionError, ValueError)):
         run_state_machine_as_test(
