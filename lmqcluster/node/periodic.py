@@ -72,15 +72,17 @@ class PeriodicWork:
         self._schedules = schedules
         self._digests = digests
         self._state_log = StateLog()
-        self._lag_due_s = time.monotonic()
         self._is_retired = False
         self._loop = asyncio.get_running_loop()
         self._stats_task: asyncio.Task[None] | None = None
         self._timers: dict[Callable[[], float], asyncio.TimerHandle] = {}
+        self._begun_ms = 0
+        self._lag_due_s = 0.0
 
     def start(self) -> None:
         """Run all tasks now, then periodically."""
-        self._lag_due_s = time.monotonic()
+        self._begun_ms = round(self._loop.time() * 1000)
+        self._lag_due_s = self._loop.time()
         for work in (
             self.note_state,
             self.sample_lag,
@@ -104,7 +106,13 @@ class PeriodicWork:
             timer.cancel()
 
     def _repeat(self, work: Callable[[], float]) -> None:
-        self._timers[work] = self._loop.call_later(work(), self._repeat, work)
+        self._timers[work] = self._loop.call_at(self._next_s(work()), self._repeat, work)
+
+    def _next_s(self, period_s: float) -> float:
+        """Return when the next period ends, counted from the start, so that tasks share wake-ups of the process."""
+        period_ms = round(period_s * 1000)
+        periods = (round(self._loop.time() * 1000) - self._begun_ms) // period_ms + 1
+        return (self._begun_ms + periods * period_ms) / 1000
 
     def note_state(self) -> float:
         """Update memory and disk usage, and log changes of readiness."""
@@ -123,9 +131,8 @@ class PeriodicWork:
 
     def sample_lag(self) -> float:
         """Record how late this call is."""
-        now_s = time.monotonic()
-        self._loop_lag.observe(max(0.0, now_s - self._lag_due_s))
-        self._lag_due_s = now_s + LAG_PERIOD_S
+        self._loop_lag.observe(max(0.0, time.monotonic() - self._lag_due_s))
+        self._lag_due_s = self._next_s(LAG_PERIOD_S)
         return LAG_PERIOD_S
 
     async def keep_stats(self) -> None:
@@ -151,7 +158,10 @@ class PeriodicWork:
 
     def let_time_pass(self) -> float:
         """Advance log time if this node leads and an expiry is overdue."""
-        overdue = self._leader_commands.let_time_pass(self._replica(), self._service.sender.proposer)
+        replica = self._replica()
+        if not replica.is_leader():
+            return UPGRADE_PERIOD_S
+        overdue = self._leader_commands.let_time_pass(replica, self._service.sender.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 
     def supply_schedules(self) -> float:

@@ -25,7 +25,8 @@ from .storage.journal.journal import Journal
 
 __all__ = ["Steps"]
 
-TICK_S = 0.02
+TICK_S = 0.05
+"""A deadline of the core is noticed at most about this much late; messages and proposals run a step at once."""
 STALL_S = 0.2
 """An event loop blocked for this long counts as stalled."""
 DISK_PATIENCE_S = 3.0
