@@ -23,8 +23,12 @@ def move_task_options(to: Name | None, rate: int | None) -> dict[str, Any]:
 
 def move_task_rows(rows: list[dict[bytes, Any]]) -> list[dict[str, Any]]:
     """Decode tasks."""
-    found = []
-    for row in rows:
-        to = row.pop(b"to")
-        found.append({**mapping(row), "to": None if to is None else name_text(to)})
-    return found
+    return [_row(row) for row in rows]
+
+
+def _row(row: dict[bytes, Any]) -> dict[str, Any]:
+    """Decode a task; it has no destination if the client's token does not cover it."""
+    if b"to" not in row:
+        return mapping(row)
+    to = row.pop(b"to")
+    return {**mapping(row), "to": None if to is None else name_text(to)}

@@ -126,7 +126,7 @@ def test_a_task_moves_messages_without_further_requests(tmp_path: Path) -> None:
         await dead_letters(service, 20)
         number = await service.move_tasks.start(DEAD, principal=ROOT)
         await until(lambda: service.sender.state().move_tasks.running(DEAD) is None)
-        (task,) = await service.move_tasks.list(DEAD)
+        (task,) = await service.move_tasks.list(DEAD, ROOT)
         assert (task.number, task.status, task.moved, task.to_move) == (number, "COMPLETED", 20, 20)
         assert (task.destination, task.rate, task.failure) == (None, None, None)
         assert time.time() - DEADLINE_S < task.started_us / 1e6 < time.time() + 1
@@ -143,7 +143,7 @@ def test_a_task_is_cancelled(tmp_path: Path) -> None:
             await service.move_tasks.start(DEAD, principal=ROOT)
         assert caught.value.code == "conflict"
         assert await service.move_tasks.cancel(DEAD, number) <= 1
-        assert (await service.move_tasks.list(DEAD))[0].status == "CANCELLED"
+        assert (await service.move_tasks.list(DEAD, ROOT))[0].status == "CANCELLED"
         for source, wrong in ((DEAD, number), (Q, number), (b"x" * 300, 1)):
             with pytest.raises(LmqError):
                 await service.move_tasks.cancel(source, wrong)
@@ -161,7 +161,7 @@ def test_a_task_needs_permission_for_where_messages_go(tmp_path: Path) -> None:
         assert caught.value.code == "forbidden"
         await service.move_tasks.start(DEAD, principal=limited)
         await until(lambda: service.sender.state().move_tasks.running(DEAD) is None)
-        (task,) = await service.move_tasks.list(DEAD)
+        (task,) = await service.move_tasks.list(DEAD, ROOT)
         assert (task.status, task.failure, task.moved) == ("FAILED", "forbidden", 2)
         assert [len(service.sender.state().queues[name]) for name in (Q, b"theirs", DEAD)] == [2, 0, 2]
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
                 await service.move_tasks.start(source, destination, rate=rate, principal=ROOT)
             assert caught.value.code == code
         with pytest.raises(LmqError):
-            await service.move_tasks.list(b"none")
-        assert await service.move_tasks.list(Q) == []
+            await service.move_tasks.list(b"none", ROOT)
+        assert await service.move_tasks.list(Q, ROOT) == []
 
     on_a_node(tmp_path, main)

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from lmqcluster import AsyncClient
+
 from .cluster import NodeProcess, wait_for
 from .guarded_node import Guarded, guarded_node
-from .programs import DEADLINE_S, Result, run_here
+from .programs import DEADLINE_S, Result, run, run_here
 from .raw_http import call
 from .test_http_v1 import Api
 
@@ -125,6 +127,30 @@ def test_tasks_need_permissions(tmp_path: Path) -> None:
             assert await status(token, method, target, body) == 403, (method, target)
         assert await status(worker, "GET", "own/move-tasks") == 200
         assert await status(mine, "POST", "own/move-tasks") == 200
+
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE_S), guarded_node(tmp_path) as guarded:
+            await main(guarded)
+
+    asyncio.run(bounded())
+
+
+def test_a_destination_is_shown_only_to_tokens_that_cover_it(tmp_path: Path) -> None:
+    async def main(guarded: Guarded) -> None:
+        root, mine = await guarded.token("root", "admin"), await guarded.token("mine", "read", "^own")
+        for name in ("own", "theirs"):
+            assert (await guarded.ask("PUT", f"/v1/queues/{name}", root, json={}))[0] == 200
+        path = "/v1/queues/own/move-tasks"
+        assert (await guarded.ask("POST", path, root, json={"to": "theirs"}))[0] == 200
+        for token, expected in ((root, {"to": "theirs"}), (mine, {})):
+            (task,) = json.loads((await guarded.ask("GET", path, token))[2])["tasks"]
+            assert {name: task[name] for name in task if name == "to"} == expected
+            async with AsyncClient(f"127.0.0.1:{guarded.rpc.port}", token=token, discover=False) as client:
+                (task,) = await client.move_tasks("own")
+            assert {name: task[name] for name in task if name == "to"} == expected
+        command = ("--node", f"127.0.0.1:{guarded.http.port}", "queue", "redrive", "own", "--tasks")
+        shown = await asyncio.to_thread(run, "lmq-admin", *command, environment={"LMQ_TOKEN": mine})
+        assert "a queue that the token does not cover" in shown.out
 
     async def bounded() -> None:
         async with asyncio.timeout(DEADLINE_S), guarded_node(tmp_path) as guarded:

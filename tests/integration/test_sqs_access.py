@@ -140,6 +140,24 @@ def test_a_queue_belongs_to_the_token_that_made_it_with_all_its_attributes(tmp_p
     asyncio.run(main())
 
 
+def test_a_destination_of_a_move_task_is_shown_only_to_keys_that_cover_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with port_with_tokens(tmp_path) as port:
+            admin, reader = await port.client("admin", "admin"), await port.client("reader", "read", "^shop")
+            for name in ("shop-dead", "other"):
+                assert await code_of(admin.create_queue, QueueName=name) == ""
+            source, destination = "arn:aws:sqs:x:y:shop-dead", "arn:aws:sqs:x:y:other"
+            policy = f'{{"deadLetterTargetArn":"{source}","maxReceiveCount":1}}'
+            assert await code_of(admin.create_queue, QueueName="shop", Attributes={"RedrivePolicy": policy}) == ""
+            start = admin.start_message_move_task
+            assert await code_of(start, SourceArn=source, DestinationArn=destination) == ""
+            for client, shows in ((admin, True), (reader, False)):
+                (task,) = (await asyncio.to_thread(client.list_message_move_tasks, SourceArn=source))["Results"]
+                assert ("DestinationArn" in task) is shows
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("name", "secret", "code"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -54,13 +55,19 @@ def move_task_report(target: Target, name: str) -> Report:
     shown = [
         {
             **task,
-            "to": "where they came from" if task["to"] is None else queue_text(task["to"]),
+            "to": _destination(task),
             "started_at": time_text(task["started_at"]),
         }
         for task in answer["tasks"]
     ]
     rows = [[task[column.key] for column in _COLUMNS] for task in shown]
     return Report(answer, _COLUMNS, rows, empty=f"Queue {name} has no tasks.")
+
+
+def _destination(task: Mapping[str, Any]) -> str:
+    if "to" not in task:
+        return "a queue that the token does not cover"
+    return "where they came from" if task["to"] is None else queue_text(task["to"])
 
 
 def cancel_move_task(target: Target, name: str, number: int, *, yes: bool, dry_run: bool) -> None:

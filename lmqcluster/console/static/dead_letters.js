@@ -149,13 +149,19 @@ function hereRow({ name: given }, reasons, changed) {
   return row;
 }
 
+/** Return the destination of a task as text; the node leaves it out if the token does not cover it. */
+function destinationOf({ to }) {
+  if (to === undefined) return "a queue that the token does not cover";
+  return to === null ? "where they came from" : textOf(segmentOf(to));
+}
+
 function taskRow({ segment, task: { number } }, changed) {
   const name = textOf(segment);
   const page = { segment, name, api: `/v1/queues/${segment}`, queue: null };
   const button = actionButton("Cancel", "admin", () => cancelMoveTask(page, number, () => changed(segment)), { kind: "small" });
   button.setAttribute("aria-label", `Cancel task ${number}: ${name}`);
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
-  const texts = ({ task }) => ["", String(number), task.failure === null ? task.status : `${task.status}: ${task.failure}`, count(task.moved), count(task.to_move), task.to === null ? "where they came from" : textOf(segmentOf(task.to))];
+  const texts = ({ task }) => ["", String(number), task.failure === null ? task.status : `${task.status}: ${task.failure}`, count(task.moved), count(task.to_move), destinationOf(task)];
   const row = textRow(TASKS.slice(0, -1), texts, link);
   row.element.append(h("td", {}, button));
   const { update } = row;

@@ -31,7 +31,8 @@ class MoveTaskInfo:
     Attributes:
         number: names it among all tasks of the cluster.
         source: the queue whose messages it moves.
-        destination: where they go; None for the queues from which they came.
+        destination: where they go; None for the queues from which they came, and if it is hidden.
+        hides_destination: whether there is a destination that the client's token does not cover.
         rate: most messages in a second; None for no limit.
         status: ``RUNNING``, ``COMPLETED``, ``CANCELLED`` or ``FAILED``.
         moved, to_move: messages moved so far; messages that the source had for it at the start.
@@ -42,6 +43,7 @@ class MoveTaskInfo:
     number: int
     source: bytes
     destination: bytes | None
+    hides_destination: bool
     rate: int | None
     status: str
     moved: int
@@ -50,11 +52,11 @@ class MoveTaskInfo:
     failure: str | None
 
     def row(self) -> dict[str, Any]:
-        """Return it as the node's own protocols show it."""
+        """Return it as the node's own protocols show it, without ``to`` if the destination is hidden."""
         return {
             "number": self.number,
             "status": self.status.lower(),
-            "to": self.destination,
+            **({} if self.hides_destination else {"to": self.destination}),
             "rate": self.rate,
             "moved": self.moved,
             "to_move": self.to_move,
@@ -126,22 +128,24 @@ class MoveTasks:
         """Cancel a running task; return how many messages it has moved. Raises ``task_not_found`` if it does not run."""
         return int(await self._sender.propose(CancelMoveTask(source[: NAME_BYTES_MAX + 1], number), _BYTES))
 
-    def known(self, source: bytes) -> list[MoveTaskInfo]:
-        """Return the latest tasks of a queue as the local replica has them. Raises like `list`."""
+    def known(self, source: bytes, principal: Principal) -> list[MoveTaskInfo]:
+        """Return the latest tasks of a queue as the local replica has them, for a client. Raises like `list`."""
         if source not in self._sender.state().queues:
             raise no_queue(source)
-        return [self._info(task) for task in self._sender.state().move_tasks.of(source)]
+        return [self._info(task, principal) for task in self._sender.state().move_tasks.of(source)]
 
-    async def list(self, source: bytes) -> list[MoveTaskInfo]:
+    async def list(self, source: bytes, principal: Principal) -> list[MoveTaskInfo]:
         """Return the latest tasks of a queue, the newest first, at most 10. Raises ``queue_not_found``."""
         await self._sender.look_up()
-        return self.known(source)
+        return self.known(source, principal)
 
-    def _info(self, task: MoveTask) -> MoveTaskInfo:
+    def _info(self, task: MoveTask, principal: Principal) -> MoveTaskInfo:
+        hides_destination = task.destination != b"" and not principal.covers(task.destination)
         return MoveTaskInfo(
             number=task.number,
             source=task.source,
-            destination=task.destination or None,
+            destination=None if hides_destination else task.destination or None,
+            hides_destination=hides_destination,
             rate=task.rate or None,
             status=task.status.name,
             moved=task.moved,

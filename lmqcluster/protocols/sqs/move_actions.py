@@ -102,7 +102,7 @@ class MoveActions:
         if not 1 <= count <= _LISTED_MAX:
             raise value_error(count, "MaxResults", f"MaxResults must be between 1 and {_LISTED_MAX}")
         await self._existing(call.queue, "SourceArn")
-        tasks = await self._tasks.list(call.queue)
+        tasks = await self._tasks.list(call.queue, call.request.principal)
         shown = [self._shown(call, task) for task in tasks[:count]]
         return {"Results": shown} if shown else {}
 

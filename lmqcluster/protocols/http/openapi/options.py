@@ -118,7 +118,10 @@ _MOVE_RATE: Final[Json] = {"type": ["integer", "null"], "minimum": 1, "maximum":
 _MOVE_TASK: Final[dict[str, Json]] = {
     "number": _COUNT,
     "status": {"type": "string", "enum": [status.name.lower() for status in TaskStatus]},
-    "to": {"anyOf": [_NAME, {"type": "null"}], "description": "Destination; null for the queues of origin."},
+    "to": {
+        "anyOf": [_NAME, {"type": "null"}],
+        "description": "Destination; null for the queues of origin, missing if the token does not cover it.",
+    },
     "rate": {**_MOVE_RATE, "description": "Maximum number of messages a second; null for no limit."},
     "moved": {**_COUNT, "description": "Messages moved so far."},
     "to_move": {**_COUNT, "description": "Messages that the queue had for the task at the start."},
@@ -213,7 +216,7 @@ OPTION_SCHEMAS: Final[Json] = {
     ),
     "MoveTaskStarted": _object({"number": {**_COUNT, "description": "The number of the task."}}, "number"),
     "MoveTaskCancelled": _object({"moved": {**_COUNT, "description": "How many messages it has moved."}}, "moved"),
-    "MoveTask": _object(_MOVE_TASK, *_MOVE_TASK),
+    "MoveTask": _object(_MOVE_TASK, *(member for member in _MOVE_TASK if member != "to")),
     "MoveTasks": _object(
         {"tasks": {"type": "array", "items": {"$ref": "#/components/schemas/MoveTask"}}, "stale": {"type": "boolean"}},
         "tasks",

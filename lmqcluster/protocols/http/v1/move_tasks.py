@@ -59,10 +59,12 @@ class MoveTaskRoutes:
         if self._service.queue(name) is None:
             raise not_found(name, stale=stale)
         media = reply_media(request)
-        rows = [
-            {**task.row(), "to": None if task.destination is None else media.name(task.destination)}
-            for task in self._tasks.known(name)
-        ]
+        rows = []
+        for task in self._tasks.known(name, request.principal):
+            row = task.row()
+            if task.destination is not None:
+                row["to"] = media.name(task.destination)
+            rows.append(row)
         return marked(media.reply({"tasks": rows, "stale": stale}), stale=stale)
 
     async def cancel(self, request: Request, name: bytes, number: bytes) -> Reply:

@@ -50,7 +50,8 @@ async def _cancel(connection: Connection, arguments: Arguments) -> int:
 async def _list(connection: Connection, arguments: Arguments) -> list[dict[str, Any]]:
     """``move_tasks(queue) -> [{number, status, moved, ...}]``: the newest first."""
     arity(arguments, 1, 1)
-    return [task.row() for task in await connection.service.move_tasks.list(text(arguments[0]))]
+    source, principal = text(arguments[0]), connection.known_principal()
+    return [task.row() for task in await connection.service.move_tasks.list(source, principal)]
 
 
 MOVE_TASK_METHODS: dict[bytes, Handler] = {
