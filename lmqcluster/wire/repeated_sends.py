@@ -1,4 +1,4 @@
-"""Repeated sends of clients of SQS: ``SendMessage`` in JSON with nothing but a body, to one queue.
+"""Repeated sends of clients of SQS: ``SendMessage`` and ``SendMessageBatch`` in JSON with nothing but bodies, to one queue.
 
 A process that has the pattern of such requests needs nothing else to verify and decode them, see `head_patterns`.
 """
@@ -6,42 +6,54 @@ A process that has the pattern of such requests needs nothing else to verify and
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import md5
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgpack
 
 from .aws_signature import SKEW_S, SigningKey, seconds_of
 from .head_patterns import HeadPattern, SignedHead
 from .sdk_attempts import attempt_of
 from .xml_text import is_xml_text
 
-__all__ = ["PLAIN_MEMBERS", "RepeatedSend", "Sent"]
+__all__ = ["ENTRY_ID", "RepeatedSend", "Sent", "is_plain_send"]
 
-PLAIN_MEMBERS: Final = frozenset(("QueueUrl", "MessageBody"))
-"""The members of a send that has no options."""
-_DIGEST_BYTES: Final = 16
-_ATTEMPT_START: Final = _DIGEST_BYTES + 1
+ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+"""The id of an entry of a batch."""
+_SEND: Final = frozenset(("QueueUrl", "MessageBody"))
+_SEND_BATCH: Final = frozenset(("QueueUrl", "Entries"))
+_ENTRY: Final = frozenset(("Id", "MessageBody"))
 
 
 class Sent(NamedTuple):
     """A message of a repeated send, after all checks that need only its request.
 
     Attributes:
-        digest: the MD5 of the body, in hexadecimal.
+        name: the id of its entry, empty if its request is no batch.
+        digest: the MD5 of the body.
         attempt: see `attempt_of`; None if the client does not name its call.
         content: the body.
     """
 
-    digest: str
+    name: str
+    digest: bytes
     attempt: bytes | None
     content: bytes
 
     @classmethod
-    def of(cls, packed: bytes) -> Sent:
-        """Return the message that `RepeatedSend.match` packed."""
-        end = _ATTEMPT_START + packed[_DIGEST_BYTES]
-        return cls(packed[:_DIGEST_BYTES].hex(), packed[_ATTEMPT_START:end] or None, packed[end:])
+    def unpacked(cls, packed: bytes) -> list[Sent]:
+        """Return the messages of the request that `RepeatedSend.match` packed."""
+        return [cls(*row) for row in msgpack.unpackb(packed)]
+
+
+def is_plain_send(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the parameters of an action are those of a send that has nothing but bodies."""
+    if parameters.keys() == _SEND:
+        return True
+    return parameters.keys() == _SEND_BATCH and all(entry.keys() == _ENTRY for entry in parameters["Entries"])
 
 
 class RepeatedSend:
@@ -50,17 +62,19 @@ class RepeatedSend:
     Args:
         head: the head of the first request.
         url: the URL by which it names its queue.
+        entries_max: most entries of a batch; 0 if the requests are no batches.
         signed: its signature; None without one.
         key: what verifies signatures; None without one.
         payload: the hash of the body that the head names, if that is no hash; empty if it is one or is missing.
     """
 
-    __slots__ = ("_head", "_key", "_pattern", "_payload", "_signed", "_url")
+    __slots__ = ("_entries_max", "_head", "_key", "_pattern", "_payload", "_signed", "_url")
 
     def __init__(
         self,
         head: bytes,
         url: str,
+        entries_max: int = 0,
         signed: SignedHead | None = None,
         key: SigningKey | None = None,
         payload: bytes = b"",
@@ -76,48 +90,65 @@ class RepeatedSend:
         self._pattern = pattern
         self._head = head
         self._url = url
+        self._entries_max = entries_max
         self._signed = signed
         self._key = key
         self._payload = payload
 
     def match(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return an empty tag and the packed message, see `Sent`, if `data` is exactly one valid repetition."""
+        """Return an empty tag and the packed messages, see `Sent`, if `data` is exactly one valid repetition."""
         found = self._pattern.match(data)
         if found is None:
             return None
         values, body = found
-        content = self._content(body)
-        if content is None or not self._is_signed(values, body):
+        given = self._messages(body)
+        if not given or not self._is_signed(values, body):
             return None
         invocation = self._pattern.invocation(values)
-        attempt = b"" if invocation is None else attempt_of(invocation, content, b"", 0)
-        digest = md5(content, usedforsecurity=False).digest()
-        return b"", b"%b%c%b%b" % (digest, len(attempt), attempt, content)
+        sent = [
+            Sent(
+                name,
+                md5(content, usedforsecurity=False).digest(),
+                None if invocation is None else attempt_of(invocation, content, b"", place),
+                content,
+            )
+            for place, (name, content) in enumerate(given)
+        ]
+        return b"", msgpack.packb(sent)
 
     def row(self) -> Sequence[object]:
         """Return the encoded form."""
         signed = None if self._signed is None else tuple(self._signed)
-        return self._head, self._url, signed, None if self._key is None else tuple(self._key), self._payload
+        key = None if self._key is None else tuple(self._key)
+        return self._head, self._url, self._entries_max, signed, key, self._payload
 
     @classmethod
     def of(
-        cls, head: bytes, url: bytes, signed: list[bytes] | None, key: list[bytes] | None, payload: bytes
+        cls,
+        head: bytes,
+        url: bytes,
+        entries_max: int,
+        signed: list[bytes] | None,
+        key: list[bytes] | None,
+        payload: bytes,
     ) -> RepeatedSend:
         """Return the pattern with this encoded form."""
         own = None if signed is None else SignedHead(signed[0].decode(), signed[1].decode(), signed[2])
         made_with = None if key is None else SigningKey(key[0], key[1].decode(), key[2].decode(), bool(key[3]))
-        return cls(head, url.decode(), own, made_with, payload)
+        return cls(head, url.decode(), entries_max, own, made_with, payload)
 
-    def _content(self, body: bytes) -> bytes | None:
-        """Return the body of the message; None if the request has anything else or is malformed."""
+    def _messages(self, body: bytes) -> list[tuple[str, bytes]]:
+        """Return the names of the entries and the bodies of the messages; none if the request has anything else or is wrong."""
         try:
             given = json.loads(body.decode())
-            if type(given) is not dict or given.keys() != PLAIN_MEMBERS or given["QueueUrl"] != self._url:
-                return None
-            text = given["MessageBody"]
-            return text.encode() if type(text) is str and text and is_xml_text(text) else None
-        except (ValueError, RecursionError):
-            return None
+            if type(given) is not dict or not is_plain_send(given) or given["QueueUrl"] != self._url:
+                return []
+            if "Entries" not in given:
+                return [] if self._entries_max else [("", _content(given["MessageBody"]))]
+            found = {_entry_id(entry["Id"]): _content(entry["MessageBody"]) for entry in given["Entries"]}
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            return []
+        return list(found.items()) if len(given["Entries"]) == len(found) <= self._entries_max else []
 
     def _is_signed(self, values: dict[bytes, bytes], body: bytes) -> bool:
         key = self._key
@@ -131,3 +162,17 @@ class RepeatedSend:
         return key.has_made(
             parts.signature.decode("latin-1"), stamp, parts.canonical, parts.payload or self._payload, body
         )
+
+
+def _content(text: Any) -> bytes:
+    """Return a body that every check accepts but that of its length. Raises ValueError."""
+    if type(text) is not str or not text or not is_xml_text(text):
+        raise ValueError("the body is no text, empty, or has characters that are not allowed")
+    return text.encode()
+
+
+def _entry_id(name: Any) -> str:
+    """Return the id of an entry. Raises ValueError."""
+    if type(name) is not str or ENTRY_ID.fullmatch(name) is None:
+        raise ValueError("the id of the entry is malformed")
+    return name

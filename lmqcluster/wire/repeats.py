@@ -95,5 +95,5 @@ class RepeatedCall:
 
 def pattern_of(row: Sequence[Any]) -> Pattern:
     """Return the pattern that `Pattern.row` encoded; its kind follows from the number of values."""
-    kinds: dict[int, Callable[..., Pattern]] = {1: RepeatedCall, 2: RepeatedHead, 5: RepeatedSend.of}
+    kinds: dict[int, Callable[..., Pattern]] = {1: RepeatedCall, 2: RepeatedHead, 6: RepeatedSend.of}
     return kinds[len(row)](*row)

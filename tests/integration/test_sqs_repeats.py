@@ -360,12 +360,17 @@ def test_a_full_queue_refuses_repeated_sends_and_entries_one_by_one(
         assert [one["Id"] for one in answer["Successful"]] == ["e0"]
         assert [(one["Id"], one["Code"]) for one in answer["Failed"]] == [("e1", "OverLimit"), ("e2", "OverLimit")]
         assert (client.full, client.stored()) == (["SendMessageBatch"], 3)
-        await client.node.service.set_properties(b"shop", [("max_items", 4)])
+        await client.node.service.set_properties(b"shop", [("max_items", 5)])
+        _status, again = await client.ask(client.request("SendMessageBatch", Entries=entries))
+        assert [one["Id"] for one in again["Successful"]] == ["e0", "e1"]
+        assert [(one["Id"], one["Code"], one["SenderFault"]) for one in again["Failed"]] == [("e2", "OverLimit", True)]
+        assert (client.full, client.stored()) == (["SendMessageBatch"], 5)
+        await client.node.service.set_properties(b"shop", [("max_items", 6)])
         await client.send("x")
         client.full.clear()
         status, answer = await client.ask(client.request(MessageBody="x"))
         assert (status, answer["__type"]) == (403, "com.amazonaws.sqs#OverLimit")
-        assert (client.full, client.stored()) == ([], 4)
+        assert (client.full, client.stored()) == ([], 6)
 
     on_a_connection(tmp_path, monkeypatch, main)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from ...wire.repeated_sends import ENTRY_ID
 from .call import Call
 from .errors import BATCH_IDS_REPEATED, EMPTY_BATCH, INVALID_BATCH_ID, TOO_MANY_ENTRIES, SqsError, missing
 from .rendering import Output
@@ -13,7 +13,6 @@ from .rendering import Output
 __all__ = ["Entry", "batch_output", "entries_of", "outcome_of"]
 
 Entry = Mapping[str, Any]
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def entries_of(call: Call, entries_max: int) -> Sequence[Entry]:
@@ -33,7 +32,7 @@ def entries_of(call: Call, entries_max: int) -> Sequence[Entry]:
         if "Id" not in entry:
             raise missing(f"{call.action}RequestEntry.Id")
         name = entry["Id"]
-        if _ID.fullmatch(name) is None:
+        if ENTRY_ID.fullmatch(name) is None:
             text = "A batch entry id can only contain alphanumeric characters, hyphens and underscores."
             raise SqsError(INVALID_BATCH_ID, f"{text} It can be at most 80 letters long.")
         if name in known:

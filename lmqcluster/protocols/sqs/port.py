@@ -15,7 +15,7 @@ from ...core import Role
 from ...node.access.access import UNKNOWN_CLIENT
 from ...wire.errors import LmqError, forget_frames
 from ...wire.head_patterns import HeadPattern
-from ...wire.repeated_sends import PLAIN_MEMBERS, RepeatedSend
+from ...wire.repeated_sends import RepeatedSend, is_plain_send
 from ..http.server.connection import Connection
 from ..http.server.port import HttpPort
 from ..http.server.replies.reply import Reply
@@ -33,6 +33,7 @@ from .query_codec import FORM_TYPE, QueryCodec
 from .repeated_calls import RepeatedCall
 from .repeated_sends import ConnectionSends, RepeatedSends, SendsObserver
 from .request_ids import new_id
+from .send_actions import SEND_ACTIONS
 from .shapes import SHAPES
 from .signature import Claim, Head, Signatures
 
@@ -53,10 +54,8 @@ _UNKNOWN: Final = "unknown"
 _NOTHING: Final = b"<UnknownOperationException/>"
 _CODE: Final = web.RequestKey("sqs_code", str)
 """Key under which a request holds the code of its error, which is empty if it has none."""
-_SEND: Final = "SendMessage"
-_PLAIN_SEND: Final = "SendMessage without options"
 _SENT: Final = web.RequestKey("sqs_sent", Call)
-"""Key under which a request holds its call if that is a send that has nothing but a body."""
+"""Key under which a request holds its call if that is a send that has nothing but bodies."""
 _CLAIM: Final = web.RequestKey("sqs_claim", Claim)
 """Key under which a request holds its signature."""
 
@@ -92,7 +91,7 @@ class SqsPort(HttpPort):
             parameters = await codec.parameters()
             call = Call(request, action, parameters, subject_of(parameters, SHAPES[action][0].name), invocation)
             request.principal.demand(PERMISSIONS[action], call.queue)
-            if action == _SEND and parameters.keys() == PLAIN_MEMBERS:
+            if action in SEND_ACTIONS and is_plain_send(parameters):
                 request[_SENT] = call
             return await codec.answer(await self._actions[action](call), request_id)
         except LmqError as exc:
@@ -144,26 +143,28 @@ class SqsPort(HttpPort):
         connection.remember(repeated.start, repeated.end, request.route)
 
     def _offer_sends(self, connection: Connection, request: Request, is_allowed: Callable[[], bool]) -> None:
-        """Permit a connection to repeat a send that has nothing but a body."""
+        """Permit a connection to repeat a send that has nothing but bodies."""
         call, claim = request[_SENT], request.get(_CLAIM)
+        url = call.needed("QueueUrl")
+        entries_max = self._tools.limits.entries if "Entries" in call.parameters else 0
         if claim is None:
-            pattern = RepeatedSend(connection.head, call.needed("QueueUrl"))
+            pattern = RepeatedSend(connection.head, url, entries_max)
         else:
             key = self._signatures.key_of(claim)
             if key is None:
                 return
-            pattern = RepeatedSend(connection.head, call.needed("QueueUrl"), claim.head(), key, claim.payload)
-        observer = SendsObserver(self._sends_begun, self._sends_ended)
-        sends = RepeatedSends(self._tools, call.queue, request.principal, is_allowed, observer)
+            pattern = RepeatedSend(connection.head, url, entries_max, claim.head(), key, claim.payload)
+        observer = SendsObserver(self._sends_begun, partial(self._sends_ended, call.action))
+        sends = RepeatedSends(self._tools, call.action, call.queue, request.principal, is_allowed, observer)
         own = ConnectionSends(connection, pattern, sends)
-        connection.remember(own.start, own.end, _PLAIN_SEND)
+        connection.remember(own.start, own.end, f"{call.action} without options")
 
     def _sends_begun(self, count: int) -> None:
         self._in_flight += count
 
-    def _sends_ended(self, code: str, seconds: float, count: int) -> None:
+    def _sends_ended(self, action: str, code: str, seconds: float, count: int) -> None:
         self._in_flight -= count
-        self._observed.request_done(self._protocol, _SEND, code, seconds, count)
+        self._observed.request_done(self._protocol, action, code, seconds, count)
 
     async def _repeat(self, connection: Connection, request: Request, body: bytes, invocation: bytes | None) -> bool:
         """Answer a repetition of a request; return whether its connection stays open."""

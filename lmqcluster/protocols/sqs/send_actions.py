@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from .queue_facts import QueueFacts
     from .rendering import Output
 
-__all__ = ["TEXT", "SendActions"]
+__all__ = ["SEND_ACTIONS", "TEXT", "SendActions"]
 
+SEND_ACTIONS: Final = frozenset(("SendMessage", "SendMessageBatch"))
 TEXT: Final = b"text/plain; charset=utf-8"
 """Content type of the messages."""
 _ID: Final = re.compile(r"[!-~]{1,128}")

@@ -61,38 +61,60 @@ def signed_head(head: bytes) -> SignedHead:
     )
 
 
-def pattern(first: bytes) -> Pattern:
+def pattern(first: bytes, entries_max: int = 0) -> Pattern:
     """Return the pattern of a signed request as a front end gets it: sent over a channel."""
     head = head_of(first)
     given = signed_head(head)
     key = SigningKey.of(SECRET, given.stamp[:8], "us-east-1", may_omit_body=False)
-    return pattern_of(unpack(pack(list(RepeatedSend(head, URL, given, key).row()))))
+    return pattern_of(unpack(pack(list(RepeatedSend(head, URL, entries_max, given, key).row()))))
 
 
-def sent(found: tuple[bytes, bytes] | None) -> Sent | None:
-    if found is None:
-        return None
+def sent(found: tuple[bytes, bytes] | None) -> list[Sent]:
+    assert found is not None
     tag, packed = found
     assert tag == b""
-    return Sent.of(packed)
+    return Sent.unpacked(packed)
 
 
-@given(st.text(min_size=1, max_size=300).filter(is_xml_text), st.sampled_from(["", "i" * 36, "j" * 36]))
+def message(name: str, text: str, invocation: str, place: int = 0) -> Sent:
+    content = text.encode()
+    attempt = attempt_of(invocation.encode(), content, b"", place) if invocation else None
+    return Sent(name, hashlib.md5(content).digest(), attempt, content)
+
+
+def batch_of(*entries: Any, **more: Any) -> bytes:
+    return json.dumps({"QueueUrl": URL, "Entries": entries, **more}).encode()
+
+
+def entry(name: Any, text: Any = "x", **more: Any) -> dict[str, Any]:
+    return {"Id": name, "MessageBody": text, **more}
+
+
+TEXTS = st.text(min_size=1, max_size=300).filter(is_xml_text)
+
+
+@given(TEXTS, st.sampled_from(["", "i" * 36, "j" * 36]))
 def test_a_repetition_is_decoded(text: str, invocation: str) -> None:
     first = request(body_of("first"), invocation=invocation)
-    content = text.encode()
-    attempt = attempt_of(invocation.encode(), content, b"", 0) if invocation else None
     found = sent(pattern(first).match(request(body_of(text), invocation=invocation)))
-    assert found == Sent(hashlib.md5(content).hexdigest(), attempt, content)
+    assert found == [message("", text, invocation)]
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=10))
+def test_a_repeated_batch_is_decoded(texts: list[str]) -> None:
+    """Each message has another attempt, even if they are equal."""
+    first = request(batch_of(entry("first")))
+    data = request(batch_of(*(entry(f"e-{place}", text) for place, text in enumerate(texts))))
+    found = sent(pattern(first, 10).match(data))
+    assert found == [message(f"e-{place}", text, "i" * 36, place) for place, text in enumerate(texts)]
+    assert len({one.attempt for one in found}) == len(texts)
 
 
 def test_a_client_without_a_signature_needs_none() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
     plain = pattern_of(unpack(pack(list(RepeatedSend(head, URL).row()))))
     body = body_of("x")
-    assert sent(plain.match(head.replace(b"2", b"%d" % len(body)) + body)) == Sent(
-        hashlib.md5(b"x").hexdigest(), None, b"x"
-    )
+    assert sent(plain.match(head.replace(b"2", b"%d" % len(body)) + body)) == [message("", "x", "")]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +134,38 @@ def test_a_client_without_a_signature_needs_none() -> None:
         b"[" * 10_000,
         b'{"QueueUrl": "\xff"}',
         b"",
+        batch_of(entry("a")),
     ],
 )
 def test_other_bodies_are_left_to_the_port(body: bytes) -> None:
     assert pattern(request(body_of("first"))).match(request(body)) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        body_of("x"),
+        batch_of(),
+        batch_of(*(entry(f"e{number}") for number in range(11))),
+        batch_of(entry("a"), entry("a")),
+        batch_of(entry("")),
+        batch_of(entry("a b")),
+        batch_of(entry("a" * 81)),
+        batch_of(entry(7)),
+        batch_of(entry(["a"])),
+        batch_of(entry("a", "")),
+        batch_of(entry("a"), entry("b", "\x00")),
+        batch_of(entry("a", DelaySeconds=1)),
+        batch_of({"Id": "a"}),
+        batch_of("a"),
+        batch_of(None),
+        json.dumps({"QueueUrl": URL, "Entries": {"Id": "a"}}).encode(),
+        json.dumps({"QueueUrl": URL, "Entries": None}).encode(),
+        json.dumps({"QueueUrl": URL, "Entries": 7}).encode(),
+    ],
+)
+def test_other_batches_are_left_to_the_port(body: bytes) -> None:
+    assert pattern(request(batch_of(entry("first"))), 10).match(request(body)) is None
 
 
 @pytest.mark.parametrize(
@@ -140,6 +190,6 @@ def test_other_requests_are_left_to_the_port(change: Callable[[], bytes]) -> Non
 def test_a_head_without_a_signature_has_no_key() -> None:
     head = head_of(request(body_of("x")))
     with pytest.raises(ValueError, match="do not simply follow"):
-        RepeatedSend(head, URL, signed_head(head), None)
+        RepeatedSend(head, URL, 0, signed_head(head), None)
     with pytest.raises(ValueError, match="do not simply follow"):
         RepeatedSend(head.replace(b"Content-Length", b"X-Length"), URL)
