@@ -423,6 +423,10 @@ class Host:
     def log_truncated(self, first_index: int, terms: Sequence[int]) -> None:
         self.checkers.truncated(self, first_index, terms)
 
+    def log_compacted(self) -> None:
+        # A leader may commit entries and take a snapshot of them in one event.
+        self.checkers.observe(self)
+
     def log_broken(self, reason: str) -> None:
         self.checkers.report("log broken", f"{self.id}: {reason}")
 

@@ -25,6 +25,9 @@ class LogWatcher(Protocol):
     def log_truncated(self, first_index: int, terms: Sequence[int]) -> None:
         """Called while the log still has the entries `first_index` ... that are about to be removed at its end."""
 
+    def log_compacted(self) -> None:
+        """Called while the log still has the entries that are about to be removed at its beginning."""
+
     def log_broken(self, reason: str) -> None: ...
 
     def vote_stored(self, term: int, voted_for: str | None) -> None: ...
@@ -127,6 +130,7 @@ class WatchedJournal(Journal):
         self._inner.deleteEntriesFrom(entryFrom)
 
     def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
+        self._watcher.log_compacted()
         del self.view.terms[:entryTo]
         self.view.first += entryTo
         self._inner.deleteEntriesTo(entryTo)
@@ -141,6 +145,7 @@ class WatchedJournal(Journal):
         self._inner.truncate_from(index)
 
     def drop_before(self, index: int) -> list[Any]:
+        self._watcher.log_compacted()
         del self.view.terms[: index - self.view.first]
         self.view.first = index
         return self._inner.drop_before(index)
