@@ -477,3 +477,47 @@ def test_queues_that_need_attention_are_named(open_console: OpenConsole, client:
     expect(line).to_contain_text("mend the consumer, then redrive")
     expect(findings).to_contain_text("Queues need attention")
     assert console.errors == []
+
+
+def test_a_message_has_a_page(open_console: OpenConsole, client: Client, queue_name: str, axe: str) -> None:
+    queue, dead = f"{queue_name}/a b", f"{queue_name}.dead"
+    segment = queue.replace("/", "%2F").replace(" ", "%20")
+    client.update_props(queue, {"retry": 0, "dead_letter_queue": dead})
+    client.push(queue, b'{"order": 1}', attributes={"tenant": "a", "lmq.reason": "card refused"}, label="eu")
+    client.push(queue, b"another one")
+    console = open_console(f"queue/{segment}")
+    console.main.get_by_role("link", name=re.compile("^Page of message")).first.click()
+    expect(console.main.get_by_role("heading", level=1)).to_have_text(re.compile(r"^Message \d+$"))
+    facts = {"State": "ready", "Label": "eu", "Deliveries so far": "0", "Deliveries left": "1", "Size": " B"}
+    for what, value in facts.items():
+        expect(console.row("Message", what)).to_contain_text(value)
+    expect(console.row("Message", "Pushed")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
+    expect(console.row("Attributes", "tenant")).to_contain_text("a")
+    expect(console.main.locator("pre[aria-label=Content]")).to_contain_text('"order": 1')
+    assert understood(console.main.locator(".command code").last.inner_text()) == ["message", "peek"]
+    assert console.violations(axe) == []
+
+    # Its address leads to it again, while it is leased too, and says so if it has left the queue.
+    held = client.pull(queue, timeout=30)
+    assert held is not None
+    console.page.reload()
+    expect(console.row("Message", "State")).to_contain_text("leased, ends in")
+    expect(console.row("Message", "Deliveries so far")).to_contain_text("1")
+    expect(console.row("Message", "Id of its delivery")).to_contain_text(str(held.id))
+    held.nack()
+    console.press("Reload")
+    expect(console.main).to_contain_text(re.compile(rf"{re.escape(queue)} holds no message \d+ now\."))
+    expect(console.main.get_by_role("region", name="Message", exact=True)).to_be_hidden()
+    console.open(f"queue/{segment}/message/x")
+    expect(console.main).to_contain_text("x is not the number of a message.")
+
+    # As a dead letter it names its queue and its former number, and has the actions of the list.
+    console.open(f"queue/{dead}")
+    console.main.get_by_role("link", name=re.compile("^Page of message")).click()
+    expect(console.row("Message", "Failure")).to_contain_text("after 1 delivery: card refused")
+    expect(console.row("Message", "Came from")).to_contain_text(re.compile(rf"{re.escape(queue)}, as message \d+"))
+    console.press("Redrive")
+    assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
+    expect(console.main).to_contain_text(f"{dead} holds no message")
+    assert client.backlog(queue=queue).messages == 2
+    assert console.errors == []

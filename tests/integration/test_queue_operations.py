@@ -335,6 +335,8 @@ def test_a_peek_shows_all_messages_and_takes_none(api: Api, queue_name: str) -> 
     assert [message["content"] for message in found[:3]] == ["held", "zwei ü", {"base64": "/wA="}]
     assert [part["content"] for part in found[3]["content"]] == ["part 1", "part 2"]
     assert [message["deliveries_left"] for message in found] == [2, 3, 3, 3]
+    assert [message["deliveries"] for message in found] == [1, 0, 0, 0]
+    assert found[0]["pushed_at"] == held["pushed_at"]
     assert [message["size"] for message in found] == [4, 7, 2, 12]
     assert found[1]["content_type"] == "text/plain"
     assert 0 < found[0]["due_in_s"] <= 30

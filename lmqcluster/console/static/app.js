@@ -11,6 +11,7 @@ import * as clients from "./clients.js";
 import * as cluster from "./cluster.js";
 import * as dead_letters from "./dead_letters.js";
 import * as defaults from "./defaults.js";
+import * as message from "./message.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 import * as queue from "./queue.js";
@@ -33,18 +34,23 @@ const state = { page: null, latest: null, samples: new Samples(COUNTERS), wantsH
 
 // --- pages ---------------------------------------------------------------------------------------------------------
 
-/** Return the page that the URL names, its argument and its query: #/queue/jobs, #/queues?name=x. */
+/**
+ * Return the page that the URL names, its name, its argument and its query: #/queues?name=x, #/queue/jobs,
+ * #/queue/jobs/message/12.
+ */
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
-  return { name: Object.hasOwn(PAGES, name) ? name : "overview", argument: rest.join("/"), query: new URLSearchParams(query) };
+  const known = Object.hasOwn(PAGES, name) ? name : "overview";
+  const page = known === "queue" && rest[1] === "message" ? message : PAGES[known];
+  return { page, name: known, argument: rest.join("/"), query: new URLSearchParams(query) };
 }
 
 function open({ focus = true } = {}) {
   state.page?.close?.();
   clearTimeout(state.polling);
-  const { name, argument, query } = route();
-  const page = PAGES[name].open({ argument, query, samples: state.samples, latest: () => state.latest, reopen: open });
+  const { page: opened, name, argument, query } = route();
+  const page = opened.open({ argument, query, samples: state.samples, latest: () => state.latest, reopen: open });
   state.page = page;
   document.title = `${page.title} – lmqcluster`;
   main.replaceChildren(...(Array.isArray(page.element) ? page.element : [page.element]));

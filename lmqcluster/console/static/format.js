@@ -72,7 +72,12 @@ export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
-/** Return the date and the time of seconds since 1970. */
+/** Return the date and the time of seconds since 1970, to the minute. */
 export function day(seconds) {
   return new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** Return the date and the time of seconds since 1970, to the second. */
+export function instant(seconds) {
+  return new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }

@@ -16,7 +16,8 @@ const PAGE = 20;
 const EXPORTED_AT_ONCE = 500;
 const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
-const CONTENT_BYTES_MAX = 1024 * 1024;
+/** Most bytes of a body that the node returns. */
+export const CONTENT_BYTES_MAX = 1024 * 1024;
 const SEARCH_DELAY_MS = 300;
 /** The attribute with the reason that the consumer gave for its last nack. */
 export const REASON = "lmq.reason";
@@ -115,10 +116,31 @@ export function messagesSection(page) {
   };
 }
 
+/** Return the parts of a compound message; others have one. */
+function partsOf(message) {
+  return Array.isArray(message.content) ? message.content : [message];
+}
+
+function bodiesOf(message) {
+  return partsOf(message).map((part) => readable(part, { cut: message.truncated }));
+}
+
+/** Create the actions of a message, and its body with its attributes. */
+export function messageContents(page, message, reload) {
+  const parts = partsOf(message);
+  const bodies = bodiesOf(message);
+  const text = parts.length > 1 || message.truncated ? null : textOfBody(bodies[0].body);
+  const shown = parts.map((part, place) => [
+    parts.length > 1 && h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`),
+    attributesTable(part.attributes),
+    viewer(bodies[place], { truncated: message.truncated }),
+  ]);
+  return [messageActions(page, message, text, reload), ...shown.flat().filter(Boolean)];
+}
+
 /** Create the row of a message and a row with its content, which opens on demand. */
 function rows(page, message, reload) {
-  const parts = Array.isArray(message.content) ? message.content : [message];
-  const bodies = parts.map((part) => readable(part, { cut: message.truncated }));
+  const parts = partsOf(message);
   const details = h("td", { colspan: COLUMNS.length });
   const below = h("tr", { class: "details", hidden: true }, details);
   const toggle = h("button", { type: "button", class: "sort", "aria-expanded": "false", onclick: open }, String(message.sequence));
@@ -126,35 +148,32 @@ function rows(page, message, reload) {
   function open() {
     below.hidden = !below.hidden;
     toggle.setAttribute("aria-expanded", String(!below.hidden));
-    if (details.hasChildNodes()) return;
-    const text = parts.length > 1 || message.truncated ? null : textOfBody(bodies[0].body);
-    details.append(messageActions(page, message, text, reload));
-    parts.forEach((part, place) => {
-      if (parts.length > 1) details.append(h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`));
-      const attributes = attributesTable(part.attributes);
-      if (attributes) details.append(attributes);
-      details.append(viewer(bodies[place], { truncated: message.truncated }));
-    });
+    if (!details.hasChildNodes()) details.append(...messageContents(page, message, reload));
   }
 
   const cells = [
-    message.due_in_s > 0 ? `${message.state}, ${message.state === "leased" ? "ends" : "due"} in ${duration(message.due_in_s)}` : message.state,
+    stateText(message),
     ["ready", "leased"].includes(message.state) ? age(message.age_s, message.stale) : "–",
     count(message.deliveries_left),
     message.content_type,
     optionsOf(message),
-    failureOf(message, parts),
+    failureOf(message),
     parts.map((part) => attributesLine(withoutReason(part.attributes))).filter(Boolean).join(" | "),
     bytes(message.size),
-    bodies.map(({ body }) => preview(body)).join(" | "),
+    bodiesOf(message).map(({ body }) => preview(body)).join(" | "),
   ];
   const above = h(
     "tr",
     {},
-    h("th", { scope: "row" }, toggle),
+    h("th", { scope: "row" }, toggle, " ", h("a", { href: `#/queue/${page.segment}/message/${message.sequence}`, "aria-label": `Page of message ${message.sequence}` }, "page")),
     cells.map((text, place) => h("td", { class: COLUMNS[place + 1].numeric ? "number" : place === cells.length - 1 ? "preview" : COLUMNS[place + 1].label === "Failure" ? "prose" : undefined }, text)),
   );
   return [above, below];
+}
+
+/** Return the state of a message with the end of its lease or its due time, as text. */
+export function stateText({ state, due_in_s: due }) {
+  return due > 0 ? `${state}, ${state === "leased" ? "ends" : "due"} in ${duration(due)}` : state;
 }
 
 /** Return the options of a message's push, as text. */
@@ -168,8 +187,9 @@ export function reasonText({ reason }) {
 }
 
 /** Return why a message was moved here, and the reason that its last consumer gave, as text. */
-function failureOf({ origin }, parts) {
-  const reason = parts.map((part) => part.attributes[REASON]).find((one) => typeof one === "string");
+export function failureOf(message) {
+  const { origin } = message;
+  const reason = partsOf(message).map((part) => part.attributes[REASON]).find((one) => typeof one === "string");
   const moved = origin && `${reasonText(origin)} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`;
   return [moved, reason].filter(Boolean).join(": ");
 }

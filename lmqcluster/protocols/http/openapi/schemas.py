@@ -108,7 +108,9 @@ _PEEKED: Final[Json] = {
         "minimum": 0,
         "description": "Seconds until it can be pulled, or again; 0 if it can now, null as long as a session holds it.",
     },
+    "deliveries": {**_COUNT, "description": "How many deliveries there were, except those put back."},
     "deliveries_left": {**_COUNT, "description": "How many more deliveries there may be."},
+    "pushed_at": {"type": "number", "description": "When it was pushed, in seconds since 1970."},
 }
 
 SCHEMAS: Final[dict[str, Json]] = {

@@ -133,9 +133,10 @@ class QueueViews:
         client = request.client(self._access)
         page = await self._service.peeks.page(name, query, client)
         rows = []
+        receipts, unix_us = self._service.receipts(), self._service.unix_us
         for peeked in page.messages:
             (message,) = await self._service.pulls.absent.fetched([peeked.message])
-            rows.append(peeked_message(replace(peeked, message=message), media, self._service.receipts(), bytes_max))
+            rows.append(peeked_message(replace(peeked, message=message), media, receipts, unix_us, bytes_max))
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         found = LongList("messages", rows, lambda row: row, rest)
         return marked(await reply_with_list(media, found, self._service.sender.turns, client), stale=stale)

@@ -9,6 +9,8 @@ from .....core.queue.counters import COUNTERS
 from ...server.replies.common_replies import OCTET_STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .....node.queues.pulls.deliveries import Delivery
     from .....node.queues.views.info import QueueInfo
     from .....node.queues.views.peek import PeekedMessage
@@ -73,7 +75,9 @@ def _traits(traits: Traits, media: Media) -> dict[str, Any]:
     return shown
 
 
-def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
+def peeked_message(
+    peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, unix_us: Callable[[int], int], bytes_max: int
+) -> dict[str, Any]:
     """Return a peeked message with at most `bytes_max` bytes of its body."""
     body, (content_type, attributes) = loaded(peeked.message.content), peeked.message.meta
     compound = not isinstance(body, bytes)
@@ -89,7 +93,9 @@ def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat,
         "truncated": peeked.size > bytes_max,
         "age_s": peeked.age_s,
         "due_in_s": peeked.due_in_s,
+        "deliveries": peeked.message.delivered,
         "deliveries_left": peeked.deliveries_left,
+        "pushed_at": unix_us(peeked.message.pushed_us) / 1e6,
         **_traits(traits_of(peeked.message), media),
     }
 
