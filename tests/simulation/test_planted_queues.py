@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.simulation.planted_queues import PLANTED_QUEUES
-from tests.simulation.tasks import Task
+from tests.simulation.planted_search import each_is_found
 
 RAREST = (15, 8, 18, 19)
 """Seeds that find the bugs that few others find; they come first."""
@@ -43,16 +41,7 @@ KINDS = {
     "snapshots without exact keys": {"key stored twice", "answer not in the log", "exception"},
     "snapshots without what is not due": {"exception", "message lost", "answer not in the log"},
 }
-"""The kinds of violations by bug. Some runs may show other kinds."""
 
-
-def test_every_planted_bug_has_its_kinds() -> None:
-    assert KINDS.keys() == PLANTED_QUEUES.keys()
-
-
-@pytest.mark.parametrize("name", PLANTED_QUEUES)
-def test_the_bug_is_found(name: str) -> None:
-    """Check that the bug is found; the runs themselves show that the program keeps these guarantees."""
-    profile = "snapshot" if name.startswith("snapshots") else "calm"
-    with PLANTED_QUEUES[name]():
-        assert any(Task("queues", profile, seed).run()[0].kinds & KINDS[name] for seed in SEEDS)
+test_the_bug_is_found = each_is_found(
+    PLANTED_QUEUES, KINDS, SEEDS, {name: "snapshot" for name in KINDS if name.startswith("snapshots")}
+)
