@@ -90,4 +90,7 @@ class LeaderCommands:
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome (`Sink`)."""
         self._under_way.discard(pending.command.op)
-        log.warning("leader command failed, retrying", what=pending.command.op.name.lower(), reason=error.message)
+        # No leader is logged elsewhere, and the outcome is unknown without one, or when the node stops.
+        is_expected = error.code in ("no_leader", "shutting_down", "unknown_outcome")
+        report = log.debug if is_expected else log.warning
+        report("leader command failed, retrying", what=pending.command.op.name.lower(), reason=error.message)

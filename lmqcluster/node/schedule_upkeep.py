@@ -123,8 +123,9 @@ class ScheduleUpkeep:
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome; the next call repeats it if needed (`Sink`)."""
         self._under_way.discard(pending.command.op)
-        # Without a leader, which is logged elsewhere, each repetition fails too.
-        report = log.debug if error.code in ("no_leader", "shutting_down") else log.warning
+        # No leader is logged elsewhere, and the outcome is unknown without one, or when the node stops.
+        is_expected = error.code in ("no_leader", "shutting_down", "unknown_outcome")
+        report = log.debug if is_expected else log.warning
         report("schedule command failed", what=pending.command.op.name.lower(), reason=error.message)
 
 

@@ -210,8 +210,21 @@ def test_a_drain_into_a_file_never_overwrites_one(admin, tmp_path: Path, queue_n
     result = admin("drain", queue_name, "--output", str(file), "--wait", "0")
     assert result == (0, f"queue\tmessages\n{queue_name}\t2\n", "")
     assert contents(file.read_text()) == ["one", "two"]
-    as_table = admin("-o", "table", "drain", queue_name, "--output", str(file.with_name("again")), "--wait", "0")
-    assert [line.split() for line in as_table.out.splitlines()] == [["Queue", "Messages"], [queue_name, "0"]]
+
+
+def test_counts_of_replay_and_drain_are_a_table_on_request(admin, tmp_path: Path, queue_name: str) -> None:
+    rows = "".join(f'{{"queue": "{queue_name}.{number % 2}"}}\n' for number in range(3))
+    replay = ("replay", "-", "--format", "jsonl", "--queue-by", "queue")
+    drain = ("drain", f"{queue_name}.0", f"{queue_name}.1", "--wait", "0", "--output", str(tmp_path / "out"))
+    for command, stdin in ((replay, rows), (drain, "")):
+        result = admin("-o", "table", *command, stdin=stdin)
+        assert (result.code, result.err) == (0, "")
+        assert [line.split() for line in result.out.splitlines()] == [
+            ["Queue", "Messages"],
+            [f"{queue_name}.0", "2"],
+            [f"{queue_name}.1", "1"],
+        ]
+        assert "\t" not in result.out
 
 
 def test_an_empty_standard_input_is_no_message(admin, queue_name: str) -> None:

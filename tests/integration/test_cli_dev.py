@@ -52,8 +52,10 @@ class Dev:
         self.arguments = ["--offset", str(offset), "--data-dir", str(data_dir)]
         self.http = [f"127.0.0.1:{9980 + offset + 10 * k}" for k in range(3)]
         self.lines: list[str] = []
-        for stream in (process.stdout, process.stderr):
-            threading.Thread(target=self._collect, args=(stream,), daemon=True).start()
+        streams = (process.stdout, process.stderr)
+        self._readers = [threading.Thread(target=self._collect, args=(stream,), daemon=True) for stream in streams]
+        for reader in self._readers:
+            reader.start()
 
     def _collect(self, stream) -> None:
         for line in stream:
@@ -68,6 +70,13 @@ class Dev:
             return line
 
         return wait_for(find, f"a line like {pattern!r} in {''.join(self.lines)}", READY_S)
+
+    def rest(self, count: int) -> list[str]:
+        """Return all lines after the first `count`, once the process has ended."""
+        for reader in self._readers:
+            reader.join(READY_S)
+            assert not reader.is_alive()
+        return self.lines[count:]
 
     def pid(self, name: str) -> int:
         """Return the process id of a node."""
@@ -163,9 +172,14 @@ def test_its_nodes_share_a_secret_so_that_tokens_can_be_used(dev: Dev) -> None:
 
 
 def test_ctrl_c_stops_all_nodes_in_order(dev: Dev) -> None:
+    count = len(dev.lines)
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(READY_S) == 0
-    dev.wait_line("All nodes have stopped")
+    lines = dev.rest(count)
+    assert "lmq dev: All nodes have stopped.\n" in lines
+    levels = [found[1] for line in lines if (found := re.match(r"n\d \| \S+ \[(\w+) *\] ", line))]
+    assert levels.count("info") >= 6, "each node says when it begins to stop, and that it has stopped"
+    assert set(levels) == {"info"}
     assert not any((dev.data_dir / name / "lmq.pid").exists() for name in ("n1", "n2", "n3"))
     for address in dev.http:
         with pytest.raises(OSError, match="refused"):
