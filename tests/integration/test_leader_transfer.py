@@ -1,4 +1,4 @@
-"""What a leader says that stops and finds no successor."""
+"""The log of a leader that stops and finds no successor."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[Node, list[Node]]]:
     await until(lambda: any(node.replica.is_leader() for node in nodes))
     [leader] = [node for node in nodes if node.replica.is_leader()]
     others = [node for node in nodes if node is not leader]
-    yield leader, others
-    await leader.stop()
+    try:
+        yield leader, others
+    finally:
+        await leader.stop()
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -63,7 +63,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def work(node: Node) -> None:
-    """Have entries applied that leave nothing in the state; wait for a snapshot that is due then."""
+    """Push and delete, which leaves nothing in the state; wait for a snapshot that is due then."""
     await node.service.push_run(QUEUE, ROWS)
     await node.service.delete(QUEUE)
     await until(lambda: node.replica.snapshots.under_way() is None)
