@@ -66,8 +66,12 @@ def _wait_for_figures(console: Console, route: str) -> None:
         expect(console.row("Queues with the most messages", "queue-00007")).to_contain_text("71")
         expect(console.row("Nodes", "n3")).to_contain_text("GiB")
     elif route in {"nodes", "cluster"}:
-        expect(console.main.get_by_text("leader", exact=True)).to_have_count(1)
-        expect(console.main.get_by_text("follower", exact=True)).to_have_count(2)
+        places = {
+            "nodes": console.main.get_by_role("status"),
+            "cluster": console.main.get_by_role("region", name="Members"),
+        }
+        expect(places[route].get_by_text("leader", exact=True)).to_have_count(1)
+        expect(places[route].get_by_text("follower", exact=True)).to_have_count(2)
     elif route == "queues":
         expect(console.main).to_contain_text("1 to 50 of 10,000 queues.")
     elif route == "clients":
@@ -389,6 +393,11 @@ def test_every_page_fits_on_a_phone_and_is_readable(open_console: OpenConsole, a
         _wait_for_figures(console, route)
         assert console.page.evaluate("document.documentElement.scrollWidth") <= 390, route
         assert console.violations(axe) == [], f"{route} in {scheme}"
+    # The last one was a queue, whose messages have pages.
+    console.main.get_by_role("link", name=re.compile("^Page of message")).first.click()
+    expect(console.row("Message", "State")).to_contain_text("ready")
+    assert console.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert console.violations(axe) == [], f"a message in {scheme}"
     assert console.errors == []
 
 

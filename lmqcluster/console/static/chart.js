@@ -86,9 +86,9 @@ export class Chart {
 
   /** Return why there is no line yet, or "": a line needs two points. */
   whyEmpty() {
-    const drawable = this.points.filter(({ values }) => this.series.some(({ key }) => (values[key] ?? null) !== null));
-    if (drawable.length > 1) return "";
-    return this.current || drawable.length > 0 ? "Data is being collected." : "Unknown without a quorum.";
+    const isKnown = ({ values }) => this.series.some(({ key }) => (values[key] ?? null) !== null);
+    if (this.points.filter(isKnown).length > 1) return "";
+    return this.current || isKnown(this.points.at(-1)) ? "Data is being collected." : "Unknown without a quorum.";
   }
 
   drawGrid(top, step) {

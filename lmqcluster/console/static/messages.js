@@ -172,8 +172,9 @@ function rows(page, message, reload) {
 }
 
 /** Return the state of a message with the end of its lease or its due time, as text. */
-export function stateText({ state, due_in_s: due }) {
-  return due > 0 ? `${state}, ${state === "leased" ? "ends" : "due"} in ${duration(due)}` : state;
+export function stateText({ state, due_in_s: due, stale }) {
+  // Without a quorum the cluster's clock stops.
+  return due > 0 ? `${state}, ${state === "leased" ? "ends" : "due"} in ${stale ? "≤ " : ""}${duration(due)}` : state;
 }
 
 /** Return the options of a message's push, as text. */
