@@ -213,7 +213,7 @@ SENDS: list[tuple[dict[str, Any], str, str | None]] = [
     ({"MessageBody": "x", "MessageAttributes": {"a": {"StringValue": "b"}}}, VALUE, None),
     ({"MessageBody": "x", "MessageAttributes": {"a": string("b", "Text")}}, VALUE, None),
     ({"MessageBody": "x", "MessageAttributes": {"a": string("b", "Stringx")}}, VALUE, None),
-    ({"MessageBody": "x", "MessageAttributes": {"a": string("\x01")}}, CHARACTERS, None),
+    ({"MessageBody": "x", "MessageAttributes": {"a": string("\x01")}}, VALUE, None),
     ({"MessageBody": "x", "MessageAttributes": {"AWS.a": string("b")}}, VALUE, None),
     ({"MessageBody": "x", "MessageAttributes": {"aMaZon.a": string("b")}}, VALUE, None),
     ({"MessageBody": "x", "MessageAttributes": {".a": string("b")}}, VALUE, None),

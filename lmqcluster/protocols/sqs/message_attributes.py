@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ...wire.attributes import NAME_BYTES_MAX, Value
 from ...wire.xml_text import is_xml_text
-from .errors import INVALID_CONTENTS, SqsError, invalid_value
+from .errors import INVALID_CONTENTS, INVALID_VALUE, ErrorKind, SqsError, invalid_value
 from .shapes import RawAttribute
 
 __all__ = [
@@ -52,15 +52,15 @@ class Attribute(NamedTuple):
         return {"DataType": self.data_type, "StringValue": self.value}
 
 
-def check_text(text: str) -> None:
+def check_text(text: str, kind: ErrorKind = INVALID_CONTENTS) -> None:
     """Refuse characters that XML cannot carry.
 
     Raises:
-        SqsError: ``InvalidMessageContents``.
+        SqsError: of a kind, by default ``InvalidMessageContents``.
     """
     if not is_xml_text(text):
         raise SqsError(
-            INVALID_CONTENTS,
+            kind,
             "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD"
             " | #x10000 to #x10FFFF",
         )
@@ -79,7 +79,7 @@ def checked(given: Mapping[str, RawAttribute]) -> dict[str, Attribute]:
     """Return the attributes of a message that a client sends.
 
     Raises:
-        SqsError: ``InvalidParameterValue``, ``InvalidMessageContents``.
+        SqsError: ``InvalidParameterValue``.
     """
     if len(given) > _COUNT_MAX:
         raise invalid_value(f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{_COUNT_MAX}].")
@@ -108,14 +108,14 @@ def _checked(name: str, given: RawAttribute) -> Attribute:
             f"The type of message (user) attribute '{name}' is invalid. You must use only the following supported type"
             " prefixes: Binary, Number, String."
         )
-    check_text(data_type)
+    check_text(data_type, INVALID_VALUE)
     if given.has_list:
         raise invalid_value("Message attribute list values in SendMessage operation are not supported.")
     value = given.data if match[1] == "Binary" else given.text
     if not value:
         raise invalid_value(f"Message (user) attribute '{name}' must contain a non-empty value of type '{match[1]}'.")
     if isinstance(value, str):
-        check_text(value)
+        check_text(value, INVALID_VALUE)
     return Attribute(data_type, value)
 
 
@@ -123,14 +123,14 @@ def checked_trace(given: Mapping[str, RawAttribute]) -> str | None:
     """Return the trace header among system attributes that a client sends; None if there is none.
 
     Raises:
-        SqsError: ``InvalidParameterValue``: another attribute, or another type.
+        SqsError: ``InvalidParameterValue``: another attribute, another type, or a character that XML cannot carry.
     """
     for name, one in given.items():
         if name != TRACE_HEADER:
             raise invalid_value(f"Message system attribute name '{name[:100]}' is invalid.")
         if one.data_type != "String" or not one.text:
             raise invalid_value(f"Message system attribute '{TRACE_HEADER}' must be a non-empty String.")
-        check_text(one.text)
+        check_text(one.text, INVALID_VALUE)
         return one.text
     return None
 

@@ -52,13 +52,17 @@ class MoveActions:
         if rate is not None and not 1 <= rate <= _RATE_MAX:
             reason = f"The value must be between 1 and {_RATE_MAX}."
             raise value_error(rate, "MaxNumberOfMessagesPerSecond", reason)
-        await self._existing(call.queue, "SourceArn")
+        source = await self._existing(call.queue, "SourceArn")
         given = call.text("DestinationArn")
         destination = arn_queue(given, "DestinationArn") if given else None
         principal, client = call.request.principal, call.request.client(self._tools.access)
         if destination is not None:
             principal.require(Role.WRITE, destination)
-            await self._existing(destination, "DestinationArn")
+            target = await self._existing(destination, "DestinationArn")
+            if destination == call.queue:
+                raise invalid_value("Source queue arn and destination queue arn cannot be the same.")
+            if target.is_fifo is not source.is_fifo:
+                raise invalid_value("The source queue and destination queue must be of the same queue type.")
         if not await self._is_target(call.queue, client):
             raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
         try:
@@ -70,11 +74,13 @@ class MoveActions:
             raise invalid_value(text) from exc
         return {"TaskHandle": _handle(call.queue, number)}
 
-    async def _existing(self, queue: bytes, parameter: str) -> None:
+    async def _existing(self, queue: bytes, parameter: str) -> QueueFacts:
         await self._service.sender.look_up()
-        if self._tools.known(queue) is None:
+        facts = self._tools.known(queue)
+        if facts is None:
             text = f"The resource that you specified for the {parameter} parameter doesn't exist."
             raise SqsError(RESOURCE_NOT_FOUND, text)
+        return facts
 
     async def _is_target(self, name: bytes, client: bytes) -> bool:
         """Return whether some queue sends its dead letters to this one."""
@@ -88,10 +94,11 @@ class MoveActions:
         """Cancel a running task."""
         queue, number = _named(call)
         call.request.principal.require(Role.ADMIN, queue)
+        await self._existing(queue, "SourceArn")
         try:
             moved = await self._tasks.cancel(queue, number)
         except LmqError as exc:
-            if exc.code not in ("task_not_found", "queue_not_found"):
+            if exc.code != "task_not_found":
                 raise
             raise SqsError(RESOURCE_NOT_FOUND, "Task does not exist.") from exc
         return {"ApproximateNumberOfMessagesMoved": moved}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...node.config.config import NodeConfig
     from ..http.server.requests.request import Request
 
-__all__ = ["Names", "arn_queue", "is_creatable", "url_queue"]
+__all__ = ["Names", "arn_name", "arn_queue", "is_creatable", "url_queue"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -75,16 +75,25 @@ def url_queue(url: str | None) -> bytes:
     return unquote_to_bytes(path.rpartition("/")[2])
 
 
+def arn_name(arn: str) -> bytes | None:
+    """Return the name of the queue that an ARN means, None if it is no ARN of a queue."""
+    parts = arn.split(":", _ARN_PARTS - 1)
+    if len(parts) != _ARN_PARTS or parts[0] != "arn" or parts[2] != "sqs" or not parts[5]:
+        return None
+    return parts[5].encode("utf-8", "surrogatepass")
+
+
 def arn_queue(arn: str, parameter: str) -> bytes:
-    """Return the name of the queue that an ARN means.
+    """Return the name of the queue that the ARN in a parameter means.
 
     Raises:
         SqsError: ``InvalidParameterValue``.
     """
-    parts = arn.split(":", _ARN_PARTS - 1)
-    if len(parts) != _ARN_PARTS or parts[0] != "arn" or parts[2] != "sqs" or not parts[5]:
-        raise invalid_value(f"Value for parameter {parameter} is invalid.")
-    return parts[5].encode("utf-8", "surrogatepass")
+    name = arn_name(arn)
+    if name is None:
+        form = "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        raise invalid_value(f"You must use this format to specify the {parameter}: {form}")
+    return name
 
 
 def is_creatable(name: str, *, is_fifo: bool | None = None) -> bool:

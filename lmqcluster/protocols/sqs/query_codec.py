@@ -22,8 +22,10 @@ _NAMESPACE: Final = "http://queue.amazonaws.com/doc/2012-11-05/"
 _WITHOUT_QUEUE: Final = ("CreateQueue", "ListQueues")
 """Actions that are refused at the URL of a queue."""
 _QUEUE_MEMBER: Final = "QueueUrl"
-_SPECIAL: Final = re.compile(r"[&<>\r]")
+_SPECIAL: Final = re.compile("[&<>\r\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#xD;"}
+_REPLACEMENT: Final = "\ufffd"
+"""Stands for a character that XML cannot carry, such as in a parameter that an error repeats."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _LIST_NAMES: Final = {
     "Messages": "Message",
@@ -83,7 +85,7 @@ class QueryCodec(Codec):
             f'<?xml version="1.0"?><ErrorResponse xmlns="{_NAMESPACE}"><Error>{shown}<Detail/></Error>'
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-        return refusal_of(error, head_of(b"text/xml", request_id), content.encode("utf-8", "replace"))
+        return refusal_of(error, head_of(b"text/xml", request_id), content.encode())
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -202,4 +204,4 @@ def _texts_of(value: Any) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     # An XML parser would make a line feed of a carriage return.
-    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text) if _SPECIAL.search(text) else text
+    return _SPECIAL.sub(lambda found: _ESCAPES.get(found[0], _REPLACEMENT), text) if _SPECIAL.search(text) else text

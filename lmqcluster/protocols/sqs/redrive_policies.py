@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from .errors import INVALID_ATTRIBUTE_VALUE, SqsError, value_error
-from .names import arn_queue
+from .names import arn_name
 
 __all__ = ["AllowPolicy", "RedrivePolicy", "allow_policy", "redrive_policy"]
 
@@ -51,7 +51,10 @@ def redrive_policy(text: str) -> RedrivePolicy | None:
     if number not in _COUNTS:
         reason = f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to 1000 both inclusive."
         raise value_error(text, _POLICY, reason)
-    return RedrivePolicy(arn_queue(arn, _POLICY), number)
+    target = arn_name(arn)
+    if target is None:
+        raise value_error(text, _POLICY, "Invalid value for deadLetterTargetArn.")
+    return RedrivePolicy(target, number)
 
 
 def _count(value: Any) -> int:
@@ -110,11 +113,14 @@ def allow_policy(text: str) -> AllowPolicy | None:
         return AllowPolicy(permission)
     if not isinstance(sources, list) or not 0 < len(sources) <= _SOURCES_MAX:
         raise _refused()
+    names = [arn_name(one) if isinstance(one, str) else None for one in sources]
     try:
-        names = tuple(dict.fromkeys(arn_queue(one, _POLICY).decode() for one in sources))
-    except (SqsError, AttributeError, UnicodeError) as exc:
+        known = tuple(dict.fromkeys(name.decode() for name in names if name is not None))
+    except UnicodeError as exc:
         raise _refused() from exc
-    return AllowPolicy(permission, names)
+    if None in names:
+        raise _refused()
+    return AllowPolicy(permission, known)
 
 
 def _refused() -> SqsError:
