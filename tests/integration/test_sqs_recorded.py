@@ -1,4 +1,4 @@
-"""Answers that Amazon's service was recorded to give, over the SQS port in both forms."""
+"""Answers that the SQS port gives as Amazon's service does, by recordings and reports, in both forms."""
 
 from __future__ import annotations
 
