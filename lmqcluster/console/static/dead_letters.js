@@ -145,7 +145,7 @@ function hereRow({ name: given }, reasons, changed) {
   });
   const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
   const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), reasons.get(segment) ?? "–", count(queue.leased), count(queue.size), age(queue.oldest_age_s, queue.stale)], link);
-  row.element.append(h("td", {}, buttons));
+  row.element.append(h("td", {}, buttons.flatMap((button) => [button, " "])));
   return row;
 }
 
