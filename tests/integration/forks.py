@@ -1,4 +1,4 @@
-"""Starts nodes and ``lmq-admin`` by forking processes that have imported them already.
+"""Starts nodes and short programs by forking processes that have imported them already.
 
 Importing what a program needs takes more processor time than everything else that it does in a test. So a process
 imports it once and forks for every run. The fork gets arguments, environment, folder, standard streams and session as a
@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["ForkedProcess", "fork_admin", "fork_node"]
+__all__ = ["ForkedProcess", "fork_node", "fork_program"]
 
 SEEDS: Final = 3
 REQUEST_BYTES_MAX: Final = 1 << 17
@@ -139,18 +139,23 @@ _turn = threading.Lock()
 
 def fork_node(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
     """Start a node as ``lmq`` with these arguments, this environment, and its output in `log`."""
-    with _turn:
-        _parents.append(_parents.pop(0))
-        parent = _parents[0]
+    parent = _next_parent()
     with Path(os.devnull).open("rb") as nothing:
         return parent.fork(arguments, environment, (nothing.fileno(), log.fileno(), log.fileno()))
 
 
-def fork_admin(
-    arguments: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]
+def fork_program(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]
 ) -> ForkedProcess:
-    """Start ``lmq-admin`` with these arguments, this environment, and descriptors of its standard streams."""
-    return _admin_parent.fork(arguments, environment, streams)
+    """Start ``lmq`` or ``lmq-admin`` with these arguments, environment, and descriptors of its standard streams."""
+    parent = _admin_parent if program == "lmq-admin" else _next_parent()
+    return parent.fork(arguments, environment, streams)
+
+
+def _next_parent() -> _Parent:
+    with _turn:
+        _parents.append(_parents.pop(0))
+        return _parents[0]
 
 
 def _serve(requests: socket.socket) -> list[str]:
@@ -221,9 +226,9 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> list[str]:
 
 
 def _import_lmq() -> Callable[[], None]:
-    # The imports of ``lmq start``.
+    # The imports of ``lmq start`` and of the short programs.
     import uvloop  # noqa: F401
-    from lmqcluster_cli.lmq import program, start  # noqa: F401
+    from lmqcluster_cli.lmq import config, ping, program, repair, start  # noqa: F401
 
     import lmqcluster.server  # noqa: F401
 

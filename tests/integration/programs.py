@@ -22,9 +22,11 @@ from unittest import mock
 from lmqcluster_cli.admin import program as admin
 
 from .cluster import clean_environment, reaper
-from .forks import ForkedProcess, fork_admin
+from .forks import ForkedProcess, fork_program
 
 DEADLINE_S = 180.0
+FORKED = frozenset({"config", "ping", "repair"})
+"""Commands of ``lmq`` that tests fork. The start of a node or of a local cluster is tested in a new interpreter."""
 
 
 class Result(NamedTuple):
@@ -53,11 +55,11 @@ def run(
     stdin: str | bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> Result:
-    """Run a program to its end, with pipes. ``lmq-admin`` is forked, see `forks`."""
+    """Run a program to its end, with pipes. It is forked if possible, see `forks`."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
     settings = clean_environment(environment)
-    if _can_fork(program, environment):
-        code, out, err = _run_fork(arguments, settings, given)
+    if _can_fork(program, arguments, environment):
+        code, out, err = _run_fork(program, arguments, settings, given)
     else:
         command = command_line(program, *arguments)
         done = subprocess.run(command, input=given, capture_output=True, env=settings, timeout=DEADLINE_S, check=False)
@@ -65,14 +67,17 @@ def run(
     return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
-def _can_fork(program: str, environment: Mapping[str, str] | None) -> bool:
+def _can_fork(program: str, arguments: Sequence[str], environment: Mapping[str, str] | None) -> bool:
     # An interpreter reads these variables only when it starts.
-    return program == "lmq-admin" and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in environment or {})
+    is_special = any(name.startswith(("PYTHON", "LANG", "LC_")) for name in environment or {})
+    return not is_special and (program == "lmq-admin" or not FORKED.isdisjoint(arguments[:1]))
 
 
-def _run_fork(arguments: Sequence[str], environment: Mapping[str, str], given: bytes) -> tuple[int, bytes, bytes]:
+def _run_fork(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], given: bytes
+) -> tuple[int, bytes, bytes]:
     (stdin, feeding), (reading_out, stdout), (reading_err, stderr) = (os.pipe() for _ in range(3))
-    process = fork_admin(arguments, environment, (stdin, stdout, stderr))
+    process = fork_program(program, arguments, environment, (stdin, stdout, stderr))
     for descriptor in (stdin, stdout, stderr):
         os.close(descriptor)
     with ThreadPoolExecutor(3) as threads:
@@ -199,8 +204,8 @@ def _start_in_terminal(
     program: str, arguments: Sequence[str], environment: Mapping[str, str] | None, terminal: int
 ) -> subprocess.Popen[bytes] | ForkedProcess:
     settings = {**clean_environment(environment), "TERM": "xterm-256color"}
-    if _can_fork(program, environment):
-        return fork_admin(arguments, settings, (terminal, terminal, terminal))
+    if _can_fork(program, arguments, environment):
+        return fork_program(program, arguments, settings, (terminal, terminal, terminal))
     return subprocess.Popen(
         command_line(program, *arguments),
         stdin=terminal,
