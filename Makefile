@@ -8,6 +8,8 @@ LOCK := .constraints.txt
 PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
+# JVMs of tests start from it with a third less processor time.
+SPARK_CLASSES := build/spark-classes.jsa
 # Number of concurrent test files.
 TEST_JOBS ?= 3
 UNIT_JOBS ?= 3
@@ -82,8 +84,13 @@ release: install ## Build sdist, wheel, image, site, SBOM and checksums into dis
 check: install ## Run lint and unit: before every commit
 	@$(MAKE) --no-print-directory --output-sync=target --jobs 2 lint unit
 
+$(SPARK_CLASSES): $(STAMP)
+	@echo 'Archiving the classes of Spark, once ...'
+	@$(BIN)/python -W ignore -m tests.spark.class_archive
+
 # Unit tests run before the others, which leave clusters running in each of the concurrent processes.
-test: check ## Run everything that CI runs (tens of minutes)
+test: install ## Run everything that CI runs (tens of minutes)
+	@$(MAKE) --no-print-directory --output-sync=target --jobs 3 lint unit $(SPARK_CLASSES)
 	$(BIN)/pytest tests --ignore=tests/benchmarks --ignore=tests/unit -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 	TEST_FRONT_ENDS=2 $(BIN)/pytest $(FRONT_END_TESTS:%=tests/integration/test_%.py) -q -n $(TEST_JOBS) --dist loadfile
 

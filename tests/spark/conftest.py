@@ -27,19 +27,15 @@ from lmqcluster.spark.base.starting import retry_start
 from lmqcluster.spark.reading.stream_reader import StreamReader
 from tests.integration.cluster import Cluster
 
+from .class_archive import submit_options
 from .forked_python import forked_python
 from .queues import NewReader
 
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
-# These JVMs are too short-lived for the optimizing compiler to pay off, and Spark's own classes need no verification.
 # Programs that tests start inherit this.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
