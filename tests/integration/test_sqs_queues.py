@@ -208,6 +208,8 @@ def test_numbers_are_set_within_their_ranges(api: SqsHttp, make_queue: MakeQueue
             "Unknown Attribute ContentBasedDeduplication.",
         ),
         ("", {"DeduplicationScope": "queue"}, "InvalidAttributeName", SCOPE_TEXT),
+        ("", {"FifoThroughputLimit": "perQueue"}, "InvalidAttributeName", SCOPE_TEXT),
+        (".fifo", {"FifoQueue": "true"}, "InvalidAttributeName", "Unknown Attribute FifoQueue."),
         (
             ".fifo",
             {"FifoQueue": "false"},

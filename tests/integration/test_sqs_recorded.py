@@ -37,12 +37,6 @@ class Refusal(NamedTuple):
 
 
 REFUSALS = {
-    "the throughput of a standard queue": Refusal(
-        "SetQueueAttributes",
-        {"Attributes": {"FifoThroughputLimit": "perQueue"}},
-        NAME,
-        "You can specify the FifoThroughputLimit only when FifoQueue is set to true.",
-    ),
     "a standard queue that stays one": Refusal(
         "SetQueueAttributes", {"Attributes": {"FifoQueue": "false"}}, NAME, "Unknown Attribute FifoQueue."
     ),
@@ -105,13 +99,6 @@ def test_a_task_of_a_queue_that_is_gone_has_no_source(api: SqsHttp, make_queue: 
     ):
         error = failure_of(api, "CancelMessageMoveTask", TaskHandle=handle_of(url, 123_456))
         assert (error.status, error.code, error.text) == (404, "ResourceNotFoundException", text)
-
-
-def test_a_fifo_queue_may_be_told_that_it_is_one(api: SqsHttp, make_queue: MakeQueue) -> None:
-    url = make_queue(".fifo")
-    given = {"FifoQueue": "true", "DelaySeconds": "7"}
-    assert api("SetQueueAttributes", QueueUrl=url, Attributes=given) == {}
-    assert api("GetQueueAttributes", QueueUrl=url, AttributeNames=list(given))["Attributes"] == given
 
 
 def shown_in(api: SqsHttp, text: str) -> str:

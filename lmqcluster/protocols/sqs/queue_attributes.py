@@ -90,7 +90,7 @@ def changes_of(
     """
     changes = Changes()
     for name, value in given.items():
-        _check_name(name, value, is_fifo=is_fifo)
+        _check_name(name, value, is_fifo=is_fifo, is_new=before is None)
         if name in _PROPERTIES:
             changes.properties[_PROPERTIES[name]] = _number(name, value, _range_of(name, limits))
         else:
@@ -107,19 +107,20 @@ def changes_of(
     return changes
 
 
-def _check_name(name: str, value: str, *, is_fifo: bool) -> None:
+def _check_name(name: str, value: str, *, is_fifo: bool, is_new: bool) -> None:
     if name not in _ALL or name in _READ_ONLY:
         raise _unknown(name[:100])
     if name == _FIFO_QUEUE:
         if value.lower() not in ("true", "false"):
             raise _wrong(name)
-        if not is_fifo:
-            raise _unknown(name)
-        if value.lower() == "false":
+        if is_fifo and not is_new and value.lower() == "false":
             text = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
             raise SqsError(INVALID_ATTRIBUTE_VALUE, text)
+        if not (is_fifo and is_new):
+            raise _unknown(name)
     elif name in (_SCOPE, THROUGHPUT) and not is_fifo:
-        raise SqsError(INVALID_ATTRIBUTE_NAME, f"You can specify the {name} only when FifoQueue is set to true.")
+        text = "You can specify the DeduplicationScope only when FifoQueue is set to true."
+        raise SqsError(INVALID_ATTRIBUTE_NAME, text)
     elif name in _FIFO_ONLY and not is_fifo:
         raise _unknown(name)
 
