@@ -95,9 +95,12 @@ class QueueJudge:
         copies = self._copies
         if op == Op.PULL:
             lease_us, *settles = arguments[1:] or [0]
+            self._give_up_used(queue, arguments[0], result or [])
             self._pulled(queue, lease_us or self._timeout_us(queue), True in settles, result or [])
         elif op == Op.POLL:
-            self._pulled(queue, arguments[1], False, [] if isinstance(result, Fault) else result or [])
+            delivered = [] if isinstance(result, Fault) else result or []
+            self._give_up_used(queue, arguments[0], delivered)
+            self._pulled(queue, arguments[1], False, delivered)
         elif op == Op.UPDATE:
             self._updated(queue, arguments, result)
         elif op == Op.DELETE_POLLED:
@@ -179,12 +182,22 @@ class QueueJudge:
         timeout_s: int = self._copies.value(queue, b"timeout", 30)
         return timeout_s * 1_000_000
 
+    def _give_up_used(self, queue: bytes, count: int, delivered: list[Any]) -> None:
+        """Give up the messages that a pull of `count` has found in line and that may not be delivered again."""
+        copies = self._copies
+        found = list(filter(copies.is_used_up, copies.waiting(queue)))
+        if found and len(delivered) == count:
+            # The pull has not looked behind the last message that it got.
+            number = number_of(body_of(delivered[-1][3].content))
+            last = next((each for each in copies.of(queue) if each.number == number), None)
+            found = [each for each in found if last and (each.priority, each.due_us) < (last.priority, last.due_us)]
+        for used_up in found:
+            if used_up.due_us <= copies.now_us:
+                copies.give_up(used_up, b"dead_letter_queue")
+
     def _pulled(self, queue: bytes, lease_us: int, settles: bool, delivered: list[Any]) -> None:
         copies = self._copies
         taken: list[Copy] = []
-        for used_up in filter(copies.is_used_up, copies.waiting(queue)):
-            if used_up.due_us <= copies.now_us:
-                copies.give_up(used_up, b"dead_letter_queue")
         for _queue, delivery, remaining, message in delivered:
             number = number_of(body_of(message.content))
             if delivery in self._deliveries:
