@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -127,15 +126,19 @@ def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def applications() -> Iterator[Callable[[], set[Path]]]:
+def applications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
     """A function that returns the folders of the applications that the test has run on a master ``local-cluster``, with
-    a folder for each executor in them. They are removed afterwards.
+    a folder for each executor in them.
+
+    The workers of such a master keep them in Spark's own folder. Each test has one, because tests run at the same time.
     """
-    work = Path(pyspark.__file__).parent / "work"
-    before = set(work.glob("app-*"))
-    yield lambda: set(work.glob("app-*")) - before
-    for application in set(work.glob("app-*")) - before:
-        shutil.rmtree(application)
+    spark = tmp_path / "spark"
+    spark.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "work":
+            (spark / part.name).symlink_to(part)
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    return lambda: list((spark / "work").glob("app-*"))
 
 
 @pytest.fixture

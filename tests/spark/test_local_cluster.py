@@ -20,7 +20,7 @@ MESSAGES = 5_000
 
 
 def test_archive_runs_on_two_workers(
-    client: Client, servers: str, queue: str, applications: Callable[[], set[Path]], tmp_path: Path
+    client: Client, servers: str, queue: str, applications: Callable[[], list[Path]], tmp_path: Path
 ) -> None:
     push(client, queue, numbered(MESSAGES))
     table = tmp_path / "table"

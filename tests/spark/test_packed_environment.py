@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from lmqcluster import Client
@@ -84,7 +83,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def test_a_job_runs_in_the_environment_that_the_page_packs(
-    applications: Callable[[], set[Path]], sources: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    applications: Callable[[], list[Path]], sources: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with NodeProcess(tmp_path_factory.mktemp("node")) as node:
         for command in commands(replacements(sources, node)):
@@ -98,7 +97,7 @@ def test_a_job_runs_in_the_environment_that_the_page_packs(
 
 def replacements(sources: Path, node: NodeProcess) -> dict[str, str]:
     """Return what stands in for parts of the commands."""
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    submit = Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit"
     options = " ".join(f"--conf '{name}={value}'" for name, value in SETTINGS.items())
     return {
         "python3.11": sys.executable,
