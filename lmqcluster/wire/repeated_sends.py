@@ -97,15 +97,20 @@ class RepeatedSend:
 
     def match(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Return an empty tag and the packed messages, see `Sent`, if `data` is exactly one valid repetition."""
+        sent = self.messages(data)
+        return (b"", msgpack.packb(sent)) if sent else None
+
+    def messages(self, data: bytes) -> list[Sent] | None:
+        """Return the messages of a repetition; None if `data` is not exactly one valid repetition."""
         found = self._pattern.match(data)
         if found is None:
             return None
         values, body = found
-        given = self._messages(body)
+        given = self._entries(body)
         if not given or not self._is_signed(values, body):
             return None
         invocation = self._pattern.invocation(values)
-        sent = [
+        return [
             Sent(
                 name,
                 md5(content, usedforsecurity=False).digest(),
@@ -114,7 +119,6 @@ class RepeatedSend:
             )
             for place, (name, content) in enumerate(given)
         ]
-        return b"", msgpack.packb(sent)
 
     def row(self) -> Sequence[object]:
         """Return the encoded form."""
@@ -137,7 +141,7 @@ class RepeatedSend:
         made_with = None if key is None else SigningKey(key[0], key[1].decode(), key[2].decode(), bool(key[3]))
         return cls(head, url.decode(), entries_max, own, made_with, payload)
 
-    def _messages(self, body: bytes) -> list[tuple[str, bytes]]:
+    def _entries(self, body: bytes) -> list[tuple[str, bytes]]:
         """Return the names of the entries and the bodies of the messages; none if the request has anything else or is wrong."""
         try:
             given = json.loads(body.decode())

@@ -199,13 +199,12 @@ class ConnectionSends:
 
     def start(self, data: bytes) -> asyncio.Future[list[tuple[int, int]]] | None:
         """Begin a send; return None if `data` must be handled in full."""
-        found = self._pattern.match(data)
-        if found is None:
+        sent = self._pattern.messages(data)
+        if sent is None:
             return None
-        self._sent = Sent.unpacked(found[1])
-        self._began_s = time.monotonic()
+        self._sent, self._began_s = sent, time.monotonic()
         try:
-            outcome = self._sends.push(self._sent)
+            outcome = self._sends.push(sent)
         except LmqError as exc:
             forget_frames(exc)
             return None
