@@ -13,6 +13,7 @@ import structlog
 from ..core.log.commands import Barrier, Command, SetSalt, SetTime, Upgrade
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
+from .commit.own_failures import log_failure
 from .commit.proposer import PendingCommand, Proposer
 
 __all__ = ["LeaderCommands"]
@@ -90,7 +91,4 @@ class LeaderCommands:
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome (`Sink`)."""
         self._under_way.discard(pending.command.op)
-        # No leader is logged elsewhere, and the outcome is unknown without one, or when the node stops.
-        is_expected = error.code in ("no_leader", "shutting_down", "unknown_outcome")
-        report = log.debug if is_expected else log.warning
-        report("leader command failed, retrying", what=pending.command.op.name.lower(), reason=error.message)
+        log_failure(log, "leader command failed, retrying", pending, error)

@@ -11,6 +11,7 @@ import structlog
 from ..core.log.commands import Command, ReportClock, SetScheduleClock, SupplyTimes
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
+from .commit.own_failures import log_failure
 from .commit.proposer import PendingCommand, Proposer
 from .queues.schedules.clocks import STEP_US, TOLERANCE_US, agreed_ahead
 from .queues.schedules.supply import supply_of
@@ -123,10 +124,7 @@ class ScheduleUpkeep:
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome; the next call repeats it if needed (`Sink`)."""
         self._under_way.discard(pending.command.op)
-        # No leader is logged elsewhere, and the outcome is unknown without one, or when the node stops.
-        is_expected = error.code in ("no_leader", "shutting_down", "unknown_outcome")
-        report = log.debug if is_expected else log.warning
-        report("schedule command failed", what=pending.command.op.name.lower(), reason=error.message)
+        log_failure(log, "schedule command failed", pending, error)
 
 
 def _ahead_us(replica: Replica) -> int:
