@@ -7,6 +7,7 @@ third less processor time. It refuses the archive of another JVM or of other JAR
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -60,6 +61,8 @@ def main() -> None:
     ARCHIVE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as name:
         made = Path(name) / ARCHIVE.name
+        # Without an activated virtual environment, Spark would start a Python that lacks pyarrow.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
         builder = SparkSession.Builder().master("local[1]").config("spark.ui.enabled", "false")
         for setting, value in (("codegen.wholeStage", "false"), ("codegen.factoryMode", "NO_CODEGEN")):
