@@ -97,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
             return False
         self._repetition = data
         self._tag, body = found
-        self._channel.send_repeat(self._group, self._number, body)
+        self._channel.send_repeat(self._group, self._number, body, len(data))
         return True
 
     def eof_received(self) -> bool:

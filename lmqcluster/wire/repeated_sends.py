@@ -10,9 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import md5
-from typing import Any, Final, NamedTuple
-
-import msgpack
+from typing import Any, Final
 
 from .aws_signature import SKEW_S, SigningKey, seconds_of
 from .head_patterns import HeadPattern, SignedHead
@@ -28,25 +26,9 @@ _SEND_BATCH: Final = frozenset(("QueueUrl", "Entries"))
 _ENTRY: Final = frozenset(("Id", "MessageBody"))
 
 
-class Sent(NamedTuple):
-    """A message of a repeated send, after all checks that need only its request.
-
-    Attributes:
-        name: the id of its entry, empty if its request is no batch.
-        digest: the MD5 of the body.
-        attempt: see `attempt_of`; None if the client does not name its call.
-        content: the body.
-    """
-
-    name: str
-    digest: bytes
-    attempt: bytes | None
-    content: bytes
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> list[Sent]:
-        """Return the messages of the request that `RepeatedSend.match` packed."""
-        return [cls(*row) for row in msgpack.unpackb(packed)]
+Sent = tuple[bytes, bytes, bytes | None, bytes]
+"""A message of a repeated send, after all checks that need only its request: the id of its entry, which is empty if its request
+is no batch, the MD5 of the body in hexadecimal, its attempt (see `attempt_of`) or None, and the body."""
 
 
 def is_plain_send(parameters: Mapping[str, Any]) -> bool:
@@ -95,13 +77,8 @@ class RepeatedSend:
         self._key = key
         self._payload = payload
 
-    def match(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return an empty tag and the packed messages, see `Sent`, if `data` is exactly one valid repetition."""
-        sent = self.messages(data)
-        return (b"", msgpack.packb(sent)) if sent else None
-
-    def messages(self, data: bytes) -> list[Sent] | None:
-        """Return the messages of a repetition; None if `data` is not exactly one valid repetition."""
+    def match(self, data: bytes) -> tuple[bytes, list[Sent]] | None:
+        """Return an empty tag and the messages if `data` is exactly one valid repetition."""
         found = self._pattern.match(data)
         if found is None:
             return None
@@ -110,10 +87,10 @@ class RepeatedSend:
         if not given or not self._is_signed(values, body):
             return None
         invocation = self._pattern.invocation(values)
-        return [
-            Sent(
+        return b"", [
+            (
                 name,
-                md5(content, usedforsecurity=False).digest(),
+                md5(content, usedforsecurity=False).hexdigest().encode(),
                 None if invocation is None else attempt_of(invocation, content, b"", place),
                 content,
             )
@@ -141,14 +118,14 @@ class RepeatedSend:
         made_with = None if key is None else SigningKey(key[0], key[1].decode(), key[2].decode(), bool(key[3]))
         return cls(head, url.decode(), entries_max, own, made_with, payload)
 
-    def _entries(self, body: bytes) -> list[tuple[str, bytes]]:
+    def _entries(self, body: bytes) -> list[tuple[bytes, bytes]]:
         """Return the names of the entries and the bodies of the messages; none if the request has anything else or is wrong."""
         try:
             given = json.loads(body.decode())
             if type(given) is not dict or not is_plain_send(given) or given["QueueUrl"] != self._url:
                 return []
             if "Entries" not in given:
-                return [] if self._entries_max else [("", _content(given["MessageBody"]))]
+                return [] if self._entries_max else [(b"", _content(given["MessageBody"]))]
             found = {_entry_id(entry["Id"]): _content(entry["MessageBody"]) for entry in given["Entries"]}
         except (AttributeError, TypeError, ValueError, RecursionError):
             return []
@@ -175,8 +152,8 @@ def _content(text: Any) -> bytes:
     return text.encode()
 
 
-def _entry_id(name: Any) -> str:
+def _entry_id(name: Any) -> bytes:
     """Return the id of an entry. Raises ValueError."""
     if type(name) is not str or ENTRY_ID.fullmatch(name) is None:
         raise ValueError("the id of the entry is malformed")
-    return name
+    return name.encode()

@@ -31,8 +31,11 @@ _MSGID_BYTES_MAX: Final = 9
 class Pattern(Protocol):
     """The request that is repeated."""
 
-    def match(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return the tag that the answer repeats and the body, if `data` is exactly one repetition."""
+    def match(self, data: bytes) -> tuple[bytes, Any] | None:
+        """Return the tag that the answer repeats and the body, if `data` is exactly one repetition.
+
+        The body may be decoded, and MessagePack can carry it.
+        """
 
     def row(self) -> Sequence[object]:
         """Return the encoded form, see `pattern_of`."""

@@ -19,8 +19,8 @@ from lmqcluster.core.log.commands import DeleteToken
 from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
 from lmqcluster.node.access.tokens import create_token
 from lmqcluster.node.queues.sending.push_items import PushItem
+from lmqcluster.protocols.http.server.repeat_groups import _GroupedRepeat
 from lmqcluster.protocols.sqs import SqsPort
-from lmqcluster.protocols.sqs.repeated_sends import ConnectionSends
 from lmqcluster.wire.address import Address
 
 from .guarded_node import guarded_node
@@ -147,8 +147,8 @@ def test_a_front_end_decodes_sends_that_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, front_ends: int
 ) -> None:
     begun: list[bytes] = []
-    start = ConnectionSends.start
-    monkeypatch.setattr(ConnectionSends, "start", lambda self, data: [start(self, data), begun.append(data)][0])
+    start = _GroupedRepeat.start
+    monkeypatch.setattr(_GroupedRepeat, "start", lambda self, data: [start(self, data), begun.append(data)][0])
 
     async def main(client: Client) -> None:
         names = [(await client.send(f"m{number}"))["MessageId"] for number in range(30)]

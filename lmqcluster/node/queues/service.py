@@ -239,18 +239,6 @@ class QueueService:
             proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
-    def push_plain(
-        self, queue: bytes, content_type: bytes | None, content: bytes, owner: bytes = b""
-    ) -> asyncio.Future[int]:
-        """Send the push of a message without options, attributes and key; return a future of its flag, which raises like `push`.
-
-        Raises: like `push`, if the message cannot be sent.
-        """
-        item = PushItem(content, content_type)
-        self.sender.check_name(queue, owner)
-        self.sender.check_item(item)
-        return self._send_plain(queue, item)
-
     def _send_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8

@@ -86,7 +86,7 @@ class Channel(asyncio.Protocol):
         self._frame: list[Any] = []
         self._frame_bytes = 0
         # The repeated requests in the frame, by group.
-        self._repeats: dict[int, tuple[list[int], list[bytes]]] = {}
+        self._repeats: dict[int, tuple[list[int], list[Any]]] = {}
         self.is_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,8 +116,8 @@ class Channel(asyncio.Protocol):
         if self._frame_bytes > FRAME_BYTES:
             self._flush()
 
-    def send_repeat(self, group: int, connection: int, body: bytes) -> None:
-        """Send a repeated request like `send_data`; those of a group are one operation."""
+    def send_repeat(self, group: int, connection: int, body: object, size_bytes: int) -> None:
+        """Send a repeated request of this size like `send_data`; those of a group are one operation."""
         repeats = self._repeats.get(group)
         if repeats is None:
             repeats = self._repeats[group] = [], []
@@ -125,7 +125,7 @@ class Channel(asyncio.Protocol):
         connections, bodies = repeats
         connections.append(connection)
         bodies.append(body)
-        self._frame_bytes += len(body)
+        self._frame_bytes += size_bytes
         if self._frame_bytes > FRAME_BYTES:
             self._flush()
 

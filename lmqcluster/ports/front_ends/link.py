@@ -59,7 +59,7 @@ class Link:
                 except Exception:
                     log.exception("connection failed")
 
-    def _repeat(self, group: int, numbers: list[int], bodies: list[bytes]) -> None:
+    def _repeat(self, group: int, numbers: list[int], bodies: list[Any]) -> None:
         try:
             self._repeats.received(group, numbers, bodies)
         except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ...wire.repeats import Pattern
 from .channel import Channel, Operation
@@ -12,15 +12,20 @@ __all__ = ["Answer", "RepeatGroup", "Repeats"]
 
 _ANSWERS: Final = int(Operation.ANSWERS)
 
-Answer = Callable[[list[int], bytes, bytes], None]
+Answer = Callable[[list[Any], bytes, bytes], None]
 """Answers requests of these connections with the same bytes before and after the tag of each."""
 
 
 class RepeatGroup(Protocol):
     """Requests of any connections that differ only in their bodies."""
 
-    def start(self, connections: list[int], bodies: list[bytes]) -> bool:
-        """Begin a request of each connection; return False if they must be handled in full, and then begin none."""
+    def start(self, connections: list[Any], bodies: list[Any]) -> bool:
+        """Begin a request of each connection; return False if they must be handled in full, and then begin none.
+
+        Args:
+            connections: what names each connection to `Answer`.
+            bodies: what the pattern of the group has made of each request.
+        """
 
 
 class Repeats:
@@ -70,7 +75,7 @@ class Repeats:
                 identity, _group = self._groups.pop(number)
                 del self._numbers[identity]
 
-    def received(self, number: int, connections: list[int], bodies: list[bytes]) -> None:
+    def received(self, number: int, connections: list[int], bodies: list[Any]) -> None:
         """Begin repeated requests. Those that are not valid any more come again as data."""
         offered = self._offered
         if any(offered.get(connection) != number for connection in connections):

@@ -31,7 +31,7 @@ from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusa
 from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
 from .repeated_calls import RepeatedCall
-from .repeated_sends import ConnectionSends, RepeatedSends, SendsObserver
+from .repeated_sends import RepeatedSends, SendsObserver
 from .request_ids import new_id
 from .send_actions import SEND_ACTIONS
 from .shapes import SHAPES
@@ -139,8 +139,8 @@ class SqsPort(HttpPort):
         if request.get(_SENT) is not None:
             self._offer_sends(connection, request, is_allowed)
         signed = None if claim is None else (claim, self._signatures)
-        repeated = RepeatedCall(pattern, signed, is_allowed, partial(self._repeat, connection, request))
-        connection.remember(repeated.start, repeated.end, request.route)
+        repeated = RepeatedCall(connection, pattern, signed, is_allowed, partial(self._repeat, connection, request))
+        connection.remember(repeated, request.route)
 
     def _offer_sends(self, connection: Connection, request: Request, is_allowed: Callable[[], bool]) -> None:
         """Permit a connection to repeat a send that has nothing but bodies."""
@@ -155,9 +155,9 @@ class SqsPort(HttpPort):
                 return
             pattern = RepeatedSend(connection.head, url, entries_max, claim.head(), key, claim.payload)
         observer = SendsObserver(self._sends_begun, partial(self._sends_ended, call.action))
-        sends = RepeatedSends(self._tools, call.action, call.queue, request.principal, is_allowed, observer)
-        own = ConnectionSends(connection, pattern, sends)
-        connection.remember(own.start, own.end, f"{call.action} without options")
+        make = partial(RepeatedSends, self._tools, call.queue, request.principal.owner, is_allowed, observer)
+        identity = "sqs", call.action, call.queue, request.principal
+        self._repeats.groups.offer(connection, f"{call.action} without options", identity, pattern, make)
 
     def _sends_begun(self, count: int) -> None:
         self._in_flight += count

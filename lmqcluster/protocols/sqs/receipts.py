@@ -54,11 +54,15 @@ class Receipts:
 
     def message_id(self, sequence: int) -> str:
         """Return the id of the message whose first push had this sequence: a UUID."""
+        return f"{self.message_prefix()}{sequence:012x}"
+
+    def message_prefix(self) -> str:
+        """Return the beginning of all ids of messages; 12 hexadecimal digits of the sequence follow."""
         salt = self._receipts().salt
         if self._made_for != salt:
             own = blake2b(b"messages", key=salt, digest_size=_SALT_BYTES).digest()
             self._prefix, self._made_for = ReceiptFormat(own).prefix.decode("ascii"), salt
-        return f"{self._prefix}{sequence:012x}"
+        return self._prefix
 
     def handle(self, queue: bytes, receipt: Receipt) -> str:
         """Return the receipt handle of a delivery."""

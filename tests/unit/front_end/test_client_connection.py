@@ -35,7 +35,7 @@ class Recorder(Channel):
     def send_data(self, operation: int, connection: int, data: bytes) -> None:
         self.send(operation, connection, data)
 
-    def send_repeat(self, group: int, connection: int, body: bytes) -> None:
+    def send_repeat(self, group: int, connection: int, body: object, size_bytes: int) -> None:
         assert group == GROUP
         self.send(Operation.REPEATS, connection, body)
 
@@ -249,13 +249,13 @@ def test_a_frame_has_one_operation_for_a_group() -> None:
 
         channel = Channel(frames.append, lambda: None)
         channel.connection_made(Socket())
-        channel.send_repeat(1, 10, b"a")
+        channel.send_repeat(1, 10, b"a", 1)
         channel.send_data(Operation.DATA, 11, b"data")
-        channel.send_repeat(2, 12, b"b")
-        channel.send_repeat(1, 13, b"c")
-        channel.send_repeat(1, 15, b"e")
+        channel.send_repeat(2, 12, b"b", 1)
+        channel.send_repeat(1, 13, b"c", 1)
+        channel.send_repeat(1, 15, b"e", 1)
         await asyncio.sleep(0)
-        channel.send_repeat(1, 14, b"d")
+        channel.send_repeat(1, 14, b"d", 1)
         await asyncio.sleep(0)
         return frames
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
-from lmqcluster.ports import Bounds, ConnectionLimiter, Listener, Memory
-from lmqcluster.protocols.http.lmq.errors import on_error
+from lmqcluster.ports import Answer, Bounds, ConnectionLimiter, Listener, Memory
 from lmqcluster.protocols.http.server import connection as connections
 from lmqcluster.protocols.http.server.connection import Connection
 from lmqcluster.protocols.http.server.http_server import HttpServer
-from lmqcluster.protocols.http.server.repeated_requests import RepeatedRequest
-from lmqcluster.protocols.http.server.replies.reply import RepeatablePush, Reply
+from lmqcluster.protocols.http.server.repeat_groups import RepeatGroups, _TurnGroup
+from lmqcluster.protocols.http.server.replies.reply import Reply
 from lmqcluster.protocols.http.server.requests.request import Request
-from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.repeats import RepeatedHead
 
 HEAD = b"POST /messages/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nX: 1\r\n\r\n"
@@ -28,21 +26,54 @@ def post(body: bytes) -> bytes:
     return HEAD % len(body) + body
 
 
+class Outcome:
+    """A repetition without an answer."""
+
+    def __init__(self, end: Callable[[bytes], None]) -> None:
+        self._end = end
+
+    def set_result(self, flag: int) -> None:
+        self._end(b"flag %d" % flag)
+
+
+class Group:
+    """The repetitions of all connections, each of which begins unless its body is ``refused``; ``bug`` raises."""
+
+    def __init__(self, repeating: Repeating, answer: Answer) -> None:
+        self._repeating = repeating
+        self._answer = answer
+
+    def start(self, connections: list[Any], bodies: list[bytes]) -> bool:
+        repeating = self._repeating
+        repeating.turns.append(len(bodies))
+        if b"bug" in bodies:
+            raise RuntimeError("a bug")
+        if b"refused" in bodies:
+            return False
+        for connection, body in zip(connections, bodies, strict=True):
+            repeating.outcomes.append((body, Outcome(partial(self._end, connection))))
+        repeating.begun.set()
+        return True
+
+    def _end(self, connection: Any, content: bytes) -> None:
+        self._answer([connection], Reply(200, content=content).whole(), b"")
+
+
 class Repeating:
     """A server whose first request may be repeated.
 
     Attributes:
         full: bodies of requests that were handled in full.
         outcomes: of repetitions, with their bodies.
-        ends: statuses of the answers to repetitions.
+        turns: how many repetitions began together.
     """
 
     def __init__(self) -> None:
         self.full: list[bytes] = []
-        self.outcomes: list[tuple[bytes, asyncio.Future[int]]] = []
-        self.ends: list[int] = []
+        self.outcomes: list[tuple[bytes, Outcome]] = []
+        self.turns: list[int] = []
         self.begun = asyncio.Event()
-        self.ended = asyncio.Event()
+        self.groups = RepeatGroups()
         self.reply: type[Reply] = Reply
         self.server = HttpServer(self._handle)
 
@@ -51,26 +82,8 @@ class Repeating:
         self.full.append(await request.read_body(100_000))
         head = RepeatedHead.of(connection.head)
         if head is not None:
-            push = RepeatablePush(b"q", None, lambda flag: Reply(200, content=b"flag %d" % flag), on_error)
-            repeated = RepeatedRequest(connection, partial(self._begin, head), push.answer, self._end)
-            connection.remember(repeated.start, repeated.answer)
+            self.groups.offer(connection, "", "all", head, partial(Group, self))
         return self.reply(200, content=b"full")
-
-    def _begin(self, head: RepeatedHead, data: bytes) -> asyncio.Future[int] | None:
-        found = head.match(data)
-        if found is None:
-            return None
-        body = found[1]
-        if body == b"refused":
-            raise LmqError("bad_request", "refused")
-        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.outcomes.append((body, outcome))
-        self.begun.set()
-        return outcome
-
-    def _end(self, status: int, _seconds: float) -> None:
-        self.ends.append(status)
-        self.ended.set()
 
 
 class EarlyReply(Reply):
@@ -126,8 +139,8 @@ async def answer(reader: asyncio.StreamReader, status: int = 200) -> bytes:
 
 async def repeat(
     repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes
-) -> asyncio.Future[int]:
-    """Send a repetition and return its outcome, which is pending."""
+) -> Outcome:
+    """Send a repetition and return it, without an answer."""
     repeating.begun.clear()
     writer.write(post(body))
     await repeating.begun.wait()
@@ -142,7 +155,6 @@ def test_repetitions_are_not_handled_in_full() -> None:
             (await repeat(repeating, reader, writer, body)).set_result(len(body))
             assert await answer(reader) == b"flag %d" % len(body)
         assert repeating.full == [b"first"]
-        assert repeating.ends == [200, 200, 200]
 
     serve(scenario)
 
@@ -169,16 +181,74 @@ def test_an_early_request_is_answered_before_its_connection_ends() -> None:
     serve(scenario, EarlyEnd)
 
 
-def test_errors_of_repetitions_are_answers() -> None:
+def test_repetitions_of_a_turn_begin_together() -> None:
     async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        (await repeat(repeating, reader, writer, b"x")).set_exception(LmqError("full", "no room"))
-        assert await answer(reader, 507) == b""
-        writer.write(post(b"refused"))
-        assert await answer(reader, 400) == b""
-        (await repeat(repeating, reader, writer, b"x")).set_exception(RuntimeError("a bug"))
-        assert await answer(reader, 500) == b""
+        streams = [(reader, writer)]
+        for _ in range(3):
+            streams.append(await asyncio.open_connection(*writer.get_extra_info("peername")))
+            streams[-1][1].write(post(b"first"))
+            assert await answer(streams[-1][0]) == b"full"
+        for number, (_reader, own) in enumerate(streams):
+            own.write(post(b"%d" % number))
+        while len(repeating.outcomes) < len(streams):
+            repeating.begun.clear()
+            await repeating.begun.wait()
+        assert sum(repeating.turns) == len(streams) > len(repeating.turns)
+        for body, outcome in reversed(repeating.outcomes):
+            outcome.set_result(int(body))
+        for number, (own_reader, own) in enumerate(streams):
+            assert await answer(own_reader) == b"flag %d" % number
+            own.close()
+
+    serve(scenario)
+
+
+def test_many_bytes_begin_before_the_turn_ends() -> None:
+    async def main() -> list[int]:
+        repeating = Repeating()
+        group = _TurnGroup(partial(Group, repeating))
+        for _ in range(100):
+            group.add(cast("Connection", None), b"x", 16 * 1024)
+        await asyncio.sleep(0)
+        return repeating.turns
+
+    assert asyncio.run(main()) == [16] * 6 + [4]
+
+
+def test_refused_repetitions_are_handled_in_full() -> None:
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(3):
+            writer.write(post(b"refused"))
+            assert await answer(reader) == b"full"
+        writer.write(post(b"refused") + post(b"piece")[:20])
+        assert await answer(reader) == b"full"
+        writer.write(post(b"piece")[20:])
+        assert await answer(reader) == b"full"
+        assert repeating.full == [b"first", *[b"refused"] * 4, b"piece"]
+        (await repeat(repeating, reader, writer, b"x")).set_result(1)
+        assert await answer(reader) == b"flag 1"
+
+    serve(scenario)
+
+
+def test_a_repetition_that_fails_ends_its_connection() -> None:
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(post(b"bug"))
         assert await reader.read() == b""
-        assert repeating.ends == [507, 400, 500]
+        assert repeating.turns == [1]
+
+    serve(scenario)
+
+
+def test_the_last_request_of_a_connection_is_handled_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUESTS_PER_CONNECTION_MAX", 2)
+
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (await repeat(repeating, reader, writer, b"x")).set_result(1)
+        assert await answer(reader) == b"flag 1"
+        writer.write(post(b"last"))
+        assert await answer(reader) == b"full"
+        assert repeating.full == [b"first", b"last"]
 
     serve(scenario)
 
@@ -221,14 +291,13 @@ def test_a_request_in_pieces_is_handled_in_full() -> None:
     serve(scenario)
 
 
-def test_a_client_that_disconnects_cancels_its_repetition() -> None:
+def test_a_client_that_disconnects_gets_no_answer() -> None:
     async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         outcome = await repeat(repeating, reader, writer, b"x")
-        repeating.ended.clear()
         writer.transport.abort()
-        await repeating.ended.wait()
-        assert outcome.cancelled()
-        assert repeating.ends == [499]
+        # The server waits for the answer or for the end of the connection.
+        await repeating.server.shutdown(10)
+        outcome.set_result(1)
 
     serve(scenario)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
 from aiohttp.http_parser import RawRequestMessage
@@ -26,7 +25,7 @@ from ....wire.errors import forget_frames
 from .error_reply import REQUEST_LINE_BYTES_MAX, HeadTooLargeError
 from .requests.framing import HEAD_BYTES_MAX, Framing
 
-__all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "IDLE_S", "Connection", "ErrorReply"]
+__all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "IDLE_S", "Connection", "ErrorReply", "Repeat"]
 
 BEGINNING: Final = b"HTTP/1.1 "
 """First bytes of every answer."""
@@ -59,10 +58,18 @@ ErrorReply = Callable[[web.BaseRequest, int, BaseException | None, str | None], 
 """Factory of the answer to a request that the parser refused or that failed: request, status, error, message."""
 
 
-Repeat = Callable[[bytes], asyncio.Future[Any] | None]
-"""Begins a request that repeats an earlier one; returns the future of its outcome, None if the bytes must be parsed."""
-AnswerRepetition = Callable[[asyncio.Future[Any]], tuple[bytes, bool]]
-"""Called with the outcome of a repetition; returns the answer, and whether the connection stays open."""
+class Repeat(Protocol):
+    """A request that its connection may repeat."""
+
+    def start(self, data: bytes) -> bool:
+        """Begin the request in `data` if that is exactly one repetition; return whether it is.
+
+        Later, not within this call, a method of the connection ends the repetition: `answer_repetition`, `end_repetition` or
+        `repeat_in_full`.
+        """
+
+    def cancel(self) -> None:
+        """Note that the client of the request that has begun is gone."""
 
 
 class Connection(RequestHandler):
@@ -79,8 +86,8 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_is_put_off", "_repeats",
-        "_repetition", "_rest", "_watch",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_idle_s", "_idle_watch", "_is_over", "_is_put_off", "_repeated",
+        "_repeats", "_repetition", "_repetition_ended", "_rest", "_watch",
         "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "place", "served", "shape",
     )  # fmt: skip
 
@@ -123,8 +130,11 @@ class Connection(RequestHandler):
         self._head_bytes = 0
         self._work_bytes = 0
         self.head = self.shape = b""
-        self._repeats: dict[str, tuple[Repeat, AnswerRepetition]] = {}
-        self._repetition: asyncio.Future[Any] | None = None
+        self._repeats: dict[str, Repeat] = {}
+        # The repetition without an answer, its bytes, and what waits for its end.
+        self._repetition: Repeat | None = None
+        self._repeated = b""
+        self._repetition_ended: asyncio.Future[None] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client and give the parser one head or body at a time.
@@ -183,10 +193,10 @@ class Connection(RequestHandler):
             self._check_head(framing.head_bytes)
         return b"" if self._is_over or self._force_close or self._close else data[size:]
 
-    def remember(self, repeat: Repeat, answer: AnswerRepetition, operation: str = "") -> None:
+    def remember(self, repeat: Repeat, operation: str = "") -> None:
         """Offer what arrives between requests to `repeat`, the last of its operation, before it is parsed."""
         self._repeats.pop(operation, None)
-        self._repeats[operation] = repeat, answer
+        self._repeats[operation] = repeat
         if len(self._repeats) > _REPEATS_MAX:
             del self._repeats[next(iter(self._repeats))]
 
@@ -194,11 +204,13 @@ class Connection(RequestHandler):
         is_between = self._waiter is not None and not self._messages and not self._rest and not self._framing.head_bytes
         if not is_between or len(data) > SMALL_BYTES or self._paused or self._close or self._watch is not None:
             return False
-        for repeat, answer in self._repeats.values():
-            self._repetition = outcome = repeat(data)
-            if outcome is not None:
+        if self.served + 1 >= REQUESTS_PER_CONNECTION_MAX or self.place.is_spare:
+            # The connection ends with the answer.
+            return False
+        for repeat in self._repeats.values():
+            if repeat.start(data):
+                self._repetition, self._repeated = repeat, data
                 self._request_count += 1
-                outcome.add_done_callback(partial(self._end_repetition, answer))
                 return True
         return False
 
@@ -223,14 +235,22 @@ class Connection(RequestHandler):
         if not self._begin_repetition(data):
             self._parse(data)
 
-    def _end_repetition(self, answer: AnswerRepetition, outcome: asyncio.Future[Any]) -> None:
-        """Write the answer to a repetition, and take what has arrived since."""
-        self._repetition = None
-        content, stays_open = answer(outcome)
+    def answer_repetition(self, content: bytes) -> None:
+        """End the repetition with an answer for a connection that stays open."""
+        if self._repetition is None or self.transport is None:
+            return
+        self.served += 1
+        stays_open = not self.is_last
+        if not stays_open:
+            content = content.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
+        self.transport.write(content[self.begin_answer() :])
+        self.end_repetition(stays_open=stays_open)
+
+    def end_repetition(self, *, stays_open: bool) -> None:
+        """Take what has arrived since a repetition that was answered."""
+        self._forget_repetition()
         if self.transport is None:
             return
-        if content:
-            self.transport.write(content)
         self._next_keepalive_close_time = self._loop.time() + self._idle_s
         if not stays_open:
             self._is_over = True
@@ -239,6 +259,22 @@ class Connection(RequestHandler):
             rest, self._rest = self._rest, b""
             self._resume_transport_reading()
             self.data_received(rest)
+
+    def repeat_in_full(self) -> None:
+        """Parse the repetition and what has arrived since."""
+        data, self._rest = self._repeated + self._rest, b""
+        self._forget_repetition()
+        if self.transport is None:
+            return
+        self._request_count -= 1
+        self._resume_transport_reading()
+        self._parse(data)
+
+    def _forget_repetition(self) -> None:
+        self._repetition, self._repeated = None, b""
+        ended, self._repetition_ended = self._repetition_ended, None
+        if ended is not None and not ended.done():
+            ended.set_result(None)
 
     def _process_keepalive(self) -> None:
         if self._repetition is not None:
@@ -260,7 +296,8 @@ class Connection(RequestHandler):
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
         """End the connection after the answer to its request, which may take `timeout` seconds."""
         if self._repetition is not None:
-            await asyncio.wait((self._repetition,), timeout=timeout)
+            self._repetition_ended = ended = self._loop.create_future()
+            await asyncio.wait((ended,), timeout=timeout)
         await super().shutdown(timeout)
 
     def _check_head(self, size_bytes: int) -> None:
@@ -373,6 +410,7 @@ class Connection(RequestHandler):
             watch.cancel()
         if self._repetition is not None:
             self._repetition.cancel()
+            self._forget_repetition()
         if self._idle_watch is not None:
             self._idle_watch.cancel()
         self._repeats.clear()

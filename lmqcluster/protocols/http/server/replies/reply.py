@@ -193,10 +193,6 @@ class Reply(web.StreamResponse):
         self.head = _WITHDRAWN
         self.content = b""
 
-    def repeated(self, client: Connection) -> bytes:
-        """Return the whole answer to a repeated request of this client, to be written immediately."""
-        return self._head_for(client, minor=1) + self.content
-
     def whole(self) -> bytes:
         """Return the whole answer to a client whose connection stays open."""
         return b"".join((_STATUS_LINES[self.code], self.head, self._length(), _clock.lines(), b"\r\n", self.content))
@@ -206,10 +202,7 @@ class Reply(web.StreamResponse):
         # After an error, the rest of the body is not awaited, because the client may keep sending useless data.
         if not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
             self._closes = True
-        return self._head_for(cast("Connection", request.protocol), request.version.minor)
-
-    def _head_for(self, client: Connection, minor: int) -> bytes:
-        """Return the answer up to its body for this client, which uses version 1.`minor`."""
+        client, minor = cast("Connection", request.protocol), request.version.minor
         if client.is_last:
             self._closes = True
         if self._closes:
