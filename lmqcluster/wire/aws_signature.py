@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 __all__ = ["ALGORITHM", "SERVICE", "SKEW_S", "STAMP", "UNSIGNED", "SigningKey", "seconds_of"]
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
+_ALGORITHM: Final = ALGORITHM.encode()
+_DAY_BYTES: Final = 8
 SERVICE: Final = "sqs/aws4_request"
 """The end of the scope of each key."""
 SKEW_S: Final = 900
@@ -27,24 +29,29 @@ class SigningKey(NamedTuple):
 
     Attributes:
         key: 32 bytes.
-        day, region: as in the scope of the signatures.
+        scope: the day, the region and the service, as in the scope of the signatures.
         may_omit_body: whether signatures may leave out the body, because the connection is encrypted.
     """
 
     key: bytes
-    day: str
-    region: str
+    scope: bytes
     may_omit_body: bool
 
     @classmethod
     def of(cls, secret: str, day: str, region: str, *, may_omit_body: bool) -> SigningKey:
         """Return the key of a secret access key."""
+        scope = f"{day}/{region}/{SERVICE}"
         key = f"AWS4{secret}".encode()
-        for word in (day, region, *SERVICE.split("/")):
+        for word in scope.split("/"):
             key = hmac.digest(key, word.encode(), "sha256")
-        return cls(key, day, region, may_omit_body)
+        return cls(key, scope.encode(), may_omit_body)
 
-    def has_made(self, signature: str, stamp: str, canonical: bytes, payload: bytes, body: bytes) -> bool:
+    @property
+    def day(self) -> bytes:
+        """Return the day whose signatures it makes."""
+        return self.scope[:_DAY_BYTES]
+
+    def has_made(self, signature: bytes, stamp: bytes, canonical: bytes, payload: bytes, body: bytes) -> bool:
         """Return whether this key made a signature.
 
         Args:
@@ -55,14 +62,13 @@ class SigningKey(NamedTuple):
             body: the body.
         """
         digest = payload
-        if digest != UNSIGNED or not self.may_omit_body:
+        if payload != UNSIGNED or not self.may_omit_body:
             digest = hashlib.sha256(body).hexdigest().encode()
-            if payload not in (b"", digest):
+            if payload and payload != digest:
                 return False
-        request = hashlib.sha256(canonical + digest).hexdigest()
-        text = f"{ALGORITHM}\n{stamp}\n{self.day}/{self.region}/{SERVICE}\n{request}"
-        made = hmac.digest(self.key, text.encode(), "sha256").hex()
-        return hmac.compare_digest(made.encode(), signature.encode())
+        request = hashlib.sha256(canonical + digest).hexdigest().encode()
+        made = hmac.digest(self.key, b"%b\n%b\n%b\n%b" % (_ALGORITHM, stamp, self.scope, request), "sha256")
+        return hmac.compare_digest(made.hex().encode(), signature)
 
 
 @lru_cache(maxsize=64)

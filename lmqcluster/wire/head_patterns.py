@@ -7,6 +7,9 @@ bytes in all other places, parsing, routing and authorization give the same resu
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from .sdk_attempts import INVOCATION
@@ -16,8 +19,9 @@ __all__ = ["HeadPattern", "RepeatedSignature", "SignedHead"]
 _LENGTH, _STAMP, _PAYLOAD = b"content-length", b"x-amz-date", b"x-amz-content-sha256"
 _INVOCATION: Final = INVOCATION.encode("ascii")
 _AUTHORIZATION: Final = b"authorization"
+_DIGITS_MAX: Final = 6
 _VALUES: Final = {
-    _LENGTH: re.compile(rb"[0-9]{1,6}"),
+    _LENGTH: re.compile(rb"[0-9]{1,%d}" % _DIGITS_MAX),
     _STAMP: re.compile(rb"[0-9]{8}T[0-9]{6}Z"),
     _PAYLOAD: re.compile(rb"[0-9a-f]{64}"),
     _INVOCATION: re.compile(rb"[!-~]{1,64}"),
@@ -55,27 +59,36 @@ class _Place(NamedTuple):
     end: int
 
 
+class _Cut(NamedTuple):
+    """How requests with a head of some size are cut: the parts that stay, and those that change with the body behind them."""
+
+    fixed: Callable[[bytes], tuple[bytes, ...]]
+    free: Callable[[bytes], tuple[bytes, ...]]
+
+
 class HeadPattern:
     """The head of a request.
 
     Args:
         head: the bytes of the head.
-        places: the values that change, in their order.
+        places: the values that change, in their order; one is the length of the body.
         canonical: a template of the canonical request with the values that it contains; None without a signature.
     """
 
-    __slots__ = ("_canonical", "_rest", "_signed", "_size", "_steps")
+    __slots__ = ("_canonical", "_cuts", "_fixed", "_have_form", "_places", "_positions", "_signed", "_size")
 
     def __init__(self, head: bytes, places: list[_Place], canonical: tuple[bytes, list[bytes]] | None) -> None:
         self._size = len(head)
-        starts = [0, *(place.end for place in places)]
-        texts = [head[start : place.start] for start, place in zip(starts, places, strict=False)]
-        self._steps = [
-            (text, place.name, place.end - place.start, _VALUES[place.name].fullmatch)
-            for text, place in zip(texts, places, strict=True)
-        ]
-        self._rest = head[starts[-1] :]
-        self._canonical, self._signed = canonical or (b"", [])
+        self._places = places
+        self._positions = {place.name: position for position, place in enumerate(places)}
+        self._have_form = _form_of(tuple(self._positions))
+        # By the size of the head, which differs with the number of digits of the length.
+        self._cuts: dict[int, _Cut | None] = {}
+        own = self._cut(len(head))
+        assert own is not None  # noqa: S101 - the head has the size of the head
+        self._fixed = own.fixed(head)
+        self._canonical, names = canonical or (b"", [])
+        self._signed = [self._positions[name] for name in names]
 
     @classmethod
     def of(cls, head: bytes, signed: SignedHead | None) -> HeadPattern | None:
@@ -93,31 +106,60 @@ class HeadPattern:
             return None
         return cls(head, places, _template(signed.canonical, values))
 
-    def match(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
+    def match(self, data: bytes) -> tuple[tuple[bytes, ...], bytes] | None:
         """Return the values that change and the body, if `data` is exactly one request with this head."""
         size = data.find(_END) + len(_END)
-        at, found = 0, dict[bytes, bytes]()
-        for text, name, width, is_value in self._steps:
-            start = at + len(text)
-            # The length is the only value whose own length may change.
-            end = start + width + (size - self._size if name == _LENGTH else 0)
-            value = data[start:end]
-            if not data.startswith(text, at) or is_value(value) is None:
+        cut = self._cuts[size] if size in self._cuts else self._cut(size)
+        if cut is None or cut.fixed(data) != self._fixed:
+            return None
+        *values, body = found = cut.free(data)
+        if self._have_form(b"\n".join(values)) is None or int(values[self._positions[_LENGTH]]) != len(body):
+            return None
+        return found, body
+
+    def _cut(self, size: int) -> _Cut | None:
+        """Return how requests with a head of this size are cut; None if no such request has this head."""
+        more = size - self._size
+        if abs(more) >= _DIGITS_MAX:
+            return None
+        fixed: list[slice] = []
+        free: list[slice] = []
+        at = shift = 0
+        for place in self._places:
+            start = place.start + shift
+            if place.name == _LENGTH:
+                shift = more
+            fixed.append(slice(at, start))
+            at = place.end + shift
+            free.append(slice(start, at))
+            if at <= start:
+                self._cuts[size] = None
                 return None
-            found[name] = value
-            at = end
-        body = data[size:]
-        return (found, body) if data[at:size] == self._rest and int(found[_LENGTH]) == len(body) else None
+        fixed.append(slice(at, size))
+        self._cuts[size] = cut = _Cut(itemgetter(*fixed), itemgetter(*free, slice(size, None)))
+        return cut
 
-    def signature(self, found: dict[bytes, bytes]) -> RepeatedSignature:
+    def signature(self, found: tuple[bytes, ...]) -> RepeatedSignature:
         """Return the signature of a request that has these values."""
-        canonical = self._canonical % tuple([found[name] for name in self._signed])
-        return RepeatedSignature(found[_STAMP], found[_AUTHORIZATION], canonical, found.get(_PAYLOAD, b""))
+        canonical = self._canonical % tuple([found[position] for position in self._signed])
+        return RepeatedSignature(
+            self._value(found, _STAMP), self._value(found, _AUTHORIZATION), canonical, self._value(found, _PAYLOAD)
+        )
 
-    @staticmethod
-    def invocation(found: dict[bytes, bytes]) -> bytes | None:
+    def invocation(self, found: tuple[bytes, ...]) -> bytes | None:
         """Return the id of the invocation of a request that has these values, None if it has none."""
-        return found.get(_INVOCATION)
+        return self._value(found, _INVOCATION) or None
+
+    def _value(self, found: tuple[bytes, ...], name: bytes) -> bytes:
+        """Return the value of a header, empty if it is missing."""
+        position = self._positions.get(name)
+        return b"" if position is None else found[position]
+
+
+@lru_cache(maxsize=64)
+def _form_of(names: tuple[bytes, ...]) -> Callable[[bytes], object]:
+    """Return what finds that the values of these headers, one on each line, have their form."""
+    return re.compile(b"\n".join([_VALUES[name].pattern for name in names])).fullmatch
 
 
 def _places(head: bytes) -> list[_Place] | None:

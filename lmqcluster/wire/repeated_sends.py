@@ -115,7 +115,7 @@ class RepeatedSend:
     ) -> RepeatedSend:
         """Return the pattern with this encoded form."""
         own = None if signed is None else SignedHead(signed[0].decode(), signed[1].decode(), signed[2])
-        made_with = None if key is None else SigningKey(key[0], key[1].decode(), key[2].decode(), bool(key[3]))
+        made_with = None if key is None else SigningKey(key[0], key[1], bool(key[2]))
         return cls(head, url.decode(), entries_max, own, made_with, payload)
 
     def _entries(self, body: bytes) -> list[tuple[bytes, bytes]]:
@@ -131,18 +131,15 @@ class RepeatedSend:
             return []
         return list(found.items()) if len(given["Entries"]) == len(found) <= self._entries_max else []
 
-    def _is_signed(self, values: dict[bytes, bytes], body: bytes) -> bool:
+    def _is_signed(self, values: tuple[bytes, ...], body: bytes) -> bool:
         key = self._key
         if key is None:
             return True
-        parts = self._pattern.signature(values)
-        stamp = parts.stamp.decode("latin-1")
-        signed_s = seconds_of(stamp)
-        if signed_s is None or stamp[:8] != key.day or abs(time.time() - signed_s) > SKEW_S:
+        stamp, signature, canonical, payload = self._pattern.signature(values)
+        signed_s = seconds_of(stamp.decode("latin-1"))
+        if signed_s is None or not stamp.startswith(key.day) or abs(time.time() - signed_s) > SKEW_S:
             return False
-        return key.has_made(
-            parts.signature.decode("latin-1"), stamp, parts.canonical, parts.payload or self._payload, body
-        )
+        return key.has_made(signature, stamp, canonical, payload or self._payload, body)
 
 
 def _content(text: Any) -> bytes:

@@ -169,7 +169,8 @@ class Signatures:
         place = claim.secret, claim.day, claim.region
         known = self._keys.get(place)
         key = SigningKey.of(*place, may_omit_body=self._is_encrypted) if known is None else known
-        if not key.has_made(claim.signature, claim.stamp, claim.canonical, claim.payload, body):
+        signature, stamp = claim.signature.encode("latin-1"), claim.stamp.encode("latin-1")
+        if not key.has_made(signature, stamp, claim.canonical, claim.payload, body):
             raise _mismatch("Check your secret access key and signing method.")
         # A stranger may know the ID of a key, so only a key that has made a signature gets a place.
         if known is None:
