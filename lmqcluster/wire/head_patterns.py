@@ -75,20 +75,26 @@ class HeadPattern:
         canonical: a template of the canonical request with the values that it contains; None without a signature.
     """
 
-    __slots__ = ("_canonical", "_cuts", "_fixed", "_have_form", "_places", "_positions", "_signed", "_size")
+    __slots__ = (
+        "_canonical", "_cuts", "_fixed", "_have_form", "_invocation", "_length", "_places", "_signature", "_signed", "_size",
+    )  # fmt: skip
 
     def __init__(self, head: bytes, places: list[_Place], canonical: tuple[bytes, list[bytes]] | None) -> None:
         self._size = len(head)
         self._places = places
-        self._positions = {place.name: position for position, place in enumerate(places)}
-        self._have_form = _form_of(tuple(self._positions))
+        positions = {place.name: position for position, place in enumerate(places)}
+        # The value of a header that is missing is the empty one behind the others.
+        self._length, self._invocation, *self._signature = (
+            positions.get(name, len(places)) for name in (_LENGTH, _INVOCATION, _STAMP, _AUTHORIZATION, _PAYLOAD)
+        )
+        self._have_form = _form_of(tuple(positions))
         # By the size of the head, which differs with the number of digits of the length.
         self._cuts: dict[int, _Cut | None] = {}
         own = self._cut(len(head))
         assert own is not None  # noqa: S101 - the head has the size of the head
         self._fixed = own.fixed(head)
         self._canonical, names = canonical or (b"", [])
-        self._signed = [self._positions[name] for name in names]
+        self._signed = [positions[name] for name in names]
 
     @classmethod
     def of(cls, head: bytes, signed: SignedHead | None) -> HeadPattern | None:
@@ -113,7 +119,7 @@ class HeadPattern:
         if cut is None or cut.fixed(data) != self._fixed:
             return None
         *values, body = found = cut.free(data)
-        if self._have_form(b"\n".join(values)) is None or int(values[self._positions[_LENGTH]]) != len(body):
+        if self._have_form(b"\n".join(values)) is None or int(values[self._length]) != len(body):
             return None
         return found, body
 
@@ -136,30 +142,24 @@ class HeadPattern:
                 self._cuts[size] = None
                 return None
         fixed.append(slice(at, size))
-        self._cuts[size] = cut = _Cut(itemgetter(*fixed), itemgetter(*free, slice(size, None)))
+        self._cuts[size] = cut = _Cut(itemgetter(*fixed), itemgetter(*free, slice(0), slice(size, None)))
         return cut
 
     def signature(self, found: tuple[bytes, ...]) -> RepeatedSignature:
         """Return the signature of a request that has these values."""
         canonical = self._canonical % tuple([found[position] for position in self._signed])
-        return RepeatedSignature(
-            self._value(found, _STAMP), self._value(found, _AUTHORIZATION), canonical, self._value(found, _PAYLOAD)
-        )
+        stamp, signature, payload = self._signature
+        return RepeatedSignature(found[stamp], found[signature], canonical, found[payload])
 
     def invocation(self, found: tuple[bytes, ...]) -> bytes | None:
         """Return the id of the invocation of a request that has these values, None if it has none."""
-        return self._value(found, _INVOCATION) or None
-
-    def _value(self, found: tuple[bytes, ...], name: bytes) -> bytes:
-        """Return the value of a header, empty if it is missing."""
-        position = self._positions.get(name)
-        return b"" if position is None else found[position]
+        return found[self._invocation] or None
 
 
 @lru_cache(maxsize=64)
 def _form_of(names: tuple[bytes, ...]) -> Callable[[bytes], object]:
-    """Return what finds that the values of these headers, one on each line, have their form."""
-    return re.compile(b"\n".join([_VALUES[name].pattern for name in names])).fullmatch
+    """Return what finds that the values of these headers, each with the end of its line, have their form."""
+    return re.compile(b"".join([_VALUES[name].pattern + b"\n" for name in names])).fullmatch
 
 
 def _places(head: bytes) -> list[_Place] | None:
