@@ -65,8 +65,9 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Report that the client can send."""
         self._transport = transport  # type: ignore[assignment]
-        # So that `resume_writing` reports when everything is written.
-        self._transport.set_write_buffer_limits(high=0)
+        # So that `resume_writing` reports when everything is written. With a limit of 0, a TLS transport whose buffer is empty
+        # pauses and resumes in turn, and may stay paused.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         keep_alive(transport)
         self._made(self._number, self)
         self._channel.send(Operation.UP, self._number)

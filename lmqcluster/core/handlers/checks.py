@@ -79,7 +79,7 @@ def checked_row(row: list[Any]) -> Row:
         ValueError: it is malformed.
     """
     content, content_type, attributes, key, options, *headers = row
-    item = checked_item([content, content_type, attributes, key, *headers])
+    item = checked_item(content, content_type, attributes, key, *headers)
     return item, checked_push(options) if options else PLAIN_PUSH
 
 

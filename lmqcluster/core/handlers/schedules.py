@@ -159,7 +159,7 @@ def _checked_definition(row: Any, content: Any) -> Definition:
     queue, (content_type, attributes, options), timing = row
     if type(queue) is not bytes or not 0 < len(queue) <= NAME_BYTES_MAX:
         raise ValueError("a queue name must have 1 to 255 bytes")
-    item = checked_item([content, content_type, attributes, None])
+    item = checked_item(content, content_type, attributes, None)
     if len(item.content) > BODY_BYTES_MAX:
         raise ValueError(f"the body of a schedule has at most {BODY_BYTES_MAX} bytes")
     push = checked_push(options)

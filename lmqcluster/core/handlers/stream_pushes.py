@@ -140,7 +140,7 @@ class StreamPushes:
     def _checked(self, row: list[Any]) -> Row:
         content, content_type, attributes, *traits = row
         push = checked_push(*traits) if traits else PLAIN_PUSH
-        return checked_item([content, content_type, attributes, None]), push
+        return checked_item(content, content_type, attributes, None), push
 
     def end_jobs(self, command: log.EndJobs) -> int:
         """Forget the owner's jobs; return how many marks they had."""

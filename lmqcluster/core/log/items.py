@@ -31,20 +31,19 @@ class Item(NamedTuple):
         return self.content_type is None and self.key is None and not self.attributes and not self.headers
 
 
-def checked_item(item: list[Any]) -> Item:
-    """Return a message of a command as an `Item`.
+def checked_item(content: Any, content_type: Any, attributes: Any, key: Any, headers: Any = ()) -> Item:
+    """Return a message of a command, given by its fields, as an `Item`.
 
     Raises:
         ValueError: it is malformed.
     """
-    content, content_type, attributes, key, *headers = item
     if type(content) is not bytes or (content_type is not None and type(content_type) is not bytes):
         raise ValueError("a body must be bytes and a content type bytes or None")
     if key is not None and type(key) is not bytes:
         raise ValueError("an idempotency key must be bytes or None")
     if type(attributes) is not bytes:
         raise ValueError("attributes must be bytes")
-    return Item(content, content_type, attributes, key, _checked_headers(*headers) if headers else ())
+    return Item(content, content_type, attributes, key, _checked_headers(headers) if headers else ())
 
 
 def _checked_headers(headers: Any) -> Headers:

@@ -299,7 +299,7 @@ class Restoration:
 
     def _take_waiting_pushes(self, rows: list[Any]) -> None:
         self._state.waiting_pushes.load(
-            (*row[:5], checked_item([row[10], *row[5:9]]), Push(*row[9])) for row in map(tuple, rows)
+            (*row[:5], checked_item(row[10], *row[5:9]), Push(*row[9])) for row in map(tuple, rows)
         )
 
     def _take_gaining(self, rows: list[Any]) -> None:

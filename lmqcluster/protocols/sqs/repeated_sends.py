@@ -18,7 +18,7 @@ import structlog
 from ...core import PushFlag
 from ...node.queues.sending.push_items import refusal_of
 from ...wire.errors import LmqError, forget_frames
-from ..http.server.replies.reply import Reply
+from ..http.server.replies.reply import whole_answer
 from .batches import outcome_of
 from .codec import head_of
 from .errors import INTERNAL_FAILURE, SqsError, as_sqs
@@ -125,9 +125,9 @@ class RepeatedSends:
         start = 0
         for connection, sent in zip(connections, bodies, strict=True):
             end = start + len(sent)
-            code, reply = _reply(sent, outcome if isinstance(outcome, LmqError) else outcome[start:end], prefix)
+            code, answer = _answer(sent, outcome if isinstance(outcome, LmqError) else outcome[start:end], prefix)
             codes[code] += 1
-            self._answer([connection], reply.whole(), b"")
+            self._answer([connection], answer, b"")
             start = end
         seconds = time.monotonic() - began_s
         for code, count in codes.items():
@@ -146,16 +146,16 @@ def _outcome(done: asyncio.Future[list[tuple[int, int]]]) -> list[tuple[int, int
     return error
 
 
-def _reply(sent: list[Sent], outcome: Sequence[tuple[int, int]] | LmqError, prefix: bytes) -> tuple[str, Reply]:
+def _answer(sent: list[Sent], outcome: Sequence[tuple[int, int]] | LmqError, prefix: bytes) -> tuple[str, bytes]:
     """Return the code and the answer of a request, from the flags and sequences of its messages or from their error."""
     is_batch = bool(sent[0][0])
     if not isinstance(outcome, LmqError) and not is_batch and outcome[0][0] >= PushFlag.FULL:
         outcome = refusal_of(outcome[0][0])
     if isinstance(outcome, LmqError):
         error = as_sqs(outcome)
-        return error.kind.code, json_refusal(error, new_id())
+        return error.kind.code, json_refusal(error, new_id()).whole()
     content = _batch_content(sent, outcome, prefix) if is_batch else _content(sent[0], outcome[0][1], prefix)
-    return _DONE, Reply(200, head_of(CONTENT_TYPE, new_id()), content)
+    return _DONE, whole_answer(200, head_of(CONTENT_TYPE, new_id()), content)
 
 
 def _content(sent: Sent, sequence: int, prefix: bytes) -> bytes:

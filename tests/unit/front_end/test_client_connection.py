@@ -53,7 +53,7 @@ class Transport(asyncio.Transport):
         self.written.append(data)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert (high, low) == (0, None)
+        assert (high, low) == (1, 0)
 
     def is_closing(self) -> bool:
         return self._closing

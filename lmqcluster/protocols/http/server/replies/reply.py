@@ -31,6 +31,7 @@ __all__ = [
     "drain",
     "header_value",
     "open_transport",
+    "whole_answer",
 ]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -72,6 +73,11 @@ _clock = _Clock()
 def header_value(value: bytes) -> bytes:
     """Return a value that is safe in a header: control characters, which could start another header, become spaces."""
     return _CONTROL.sub(b" ", value) if _CONTROL.search(value) else value
+
+
+def whole_answer(code: int, head: bytes, content: bytes) -> bytes:
+    """Return the whole answer to a client whose connection stays open; see `Reply`."""
+    return b"%b%bcontent-length: %d\r\n%b\r\n%b" % (_STATUS_LINES[code], head, len(content), _clock.lines(), content)
 
 
 async def drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
@@ -195,7 +201,7 @@ class Reply(web.StreamResponse):
 
     def whole(self) -> bytes:
         """Return the whole answer to a client whose connection stays open."""
-        return b"".join((_STATUS_LINES[self.code], self.head, self._length(), _clock.lines(), b"\r\n", self.content))
+        return whole_answer(self.code, self.head, self.content)
 
     def _compose(self, request: web.BaseRequest) -> bytes:
         """Return the answer up to its body, without the bytes that were already sent; to be written immediately."""
