@@ -19,6 +19,7 @@ from .xml_text import is_xml_text
 
 __all__ = ["ENTRY_ID", "RepeatedSend", "Sent", "is_plain_send"]
 
+_decode: Final = json.JSONDecoder().decode
 ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 """The id of an entry of a batch."""
 _SEND: Final = frozenset(("QueueUrl", "MessageBody"))
@@ -121,7 +122,7 @@ class RepeatedSend:
     def _entries(self, body: bytes) -> list[tuple[bytes, bytes]]:
         """Return the names of the entries and the bodies of the messages; none if the request has anything else or is wrong."""
         try:
-            given = json.loads(body.decode())
+            given = _decode(body.decode())
             if type(given) is not dict or not is_plain_send(given) or given["QueueUrl"] != self._url:
                 return []
             if "Entries" not in given:

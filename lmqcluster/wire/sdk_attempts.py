@@ -22,7 +22,5 @@ def attempt_of(invocation: bytes, body: bytes, attributes: bytes, place: int) ->
         attributes: its attributes, packed.
         place: its place in the request, from 0.
     """
-    digest = blake2b(body, digest_size=_DIGEST_BYTES)
-    digest.update(b"%d" % len(body))
-    digest.update(attributes)
+    digest = blake2b(b"%b%d%b" % (body, len(body), attributes), digest_size=_DIGEST_BYTES)
     return b"%b %d %b" % (invocation, place, digest.digest())

@@ -272,7 +272,7 @@ class Connection(RequestHandler):
 
     def _forget_repetition(self) -> None:
         self._repetition, self._repeated = None, b""
-        ended, self._repetition_ended = self._repetition_ended, None
+        ended = self._repetition_ended
         if ended is not None and not ended.done():
             ended.set_result(None)
 

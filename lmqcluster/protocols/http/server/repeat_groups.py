@@ -92,13 +92,14 @@ class _TurnGroup:
 class _GroupedRepeat:
     """A request that its connection may repeat (`Repeat`)."""
 
-    __slots__ = ("_answered", "_client", "_group", "_identity", "_pattern")
+    __slots__ = ("_answered", "_client", "_group", "_identity", "_pattern", "_relayed")
 
     def __init__(self, client: Connection, identity: Hashable, pattern: Pattern, group: _TurnGroup) -> None:
         self._client = client
         self._identity = identity
         self._pattern = pattern
         self._group = group
+        self._relayed = client.transport if isinstance(client.transport, RelayedTransport) else None
         self._answered = 0
 
     def start(self, data: bytes) -> bool:
@@ -106,13 +107,15 @@ class _GroupedRepeat:
         if found is None:
             return False
         self._group.add(self._client, found[1], len(data))
-        client = self._client
-        if isinstance(client.transport, RelayedTransport):
-            # Another operation of the client ends its repetitions at the front end, so the next one must be likely.
-            if self._answered == client.answered:
-                client.transport.offer_repeat(self._identity, self._pattern, self._group.make)
-            self._answered = client.answered + 1
+        if self._relayed is not None:
+            self._offer(self._relayed)
         return True
+
+    def _offer(self, transport: RelayedTransport) -> None:
+        # Another operation of the client ends its repetitions at the front end, so the next one must be likely.
+        if self._answered == self._client.answered:
+            transport.offer_repeat(self._identity, self._pattern, self._group.make)
+        self._answered = self._client.answered + 1
 
     def cancel(self) -> None:
         """Do nothing: what has begun goes on without its client."""
