@@ -78,8 +78,8 @@ class Receipts:
         if not handle:
             raise missing("ReceiptHandle")
         try:
-            packed = base64.b64decode(handle, b"-_", validate=True) if len(handle) <= _HANDLE_CHARACTERS_MAX else b""
-            version, check, *receipt = _LAYOUT.unpack(packed)
+            given = handle.replace("-", "+").replace("_", "/") if len(handle) <= _HANDLE_CHARACTERS_MAX else ""
+            version, check, *receipt = _LAYOUT.unpack(binascii.a2b_base64(given, strict_mode=True))
         except (binascii.Error, ValueError, struct.error):
             version, check, receipt = 0, b"", []
         # A message that was never delivered has the tag 0.

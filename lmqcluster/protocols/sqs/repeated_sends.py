@@ -119,8 +119,13 @@ class RepeatedSends:
         began_s: float,
         done: asyncio.Future[list[tuple[int, int]]],
     ) -> None:
-        outcome = _outcome(done)
-        prefix = self._tools.receipts.message_prefix().encode()
+        prefix, outcome = b"", _outcome(done)
+        if not isinstance(outcome, LmqError):
+            try:
+                prefix = self._tools.receipts.message_prefix().encode()
+            except LmqError as exc:
+                # The node has left its cluster since.
+                outcome = exc.again()
         codes: Counter[str] = Counter()
         start = 0
         for connection, sent in zip(connections, bodies, strict=True):
