@@ -21,11 +21,12 @@ from .queues.service import QueueService
 from .schedule_upkeep import ScheduleUpkeep
 from .state_log import StateLog
 
-__all__ = ["EXPIRY_PERIOD_S", "UPGRADE_PERIOD_S", "PeriodicWork"]
+__all__ = ["EXPIRY_PERIOD_S", "LEADER_PERIOD_S", "PeriodicWork"]
 
 STATS_PERIOD_S = 5.0
 LAG_PERIOD_S = 0.25
-UPGRADE_PERIOD_S = 0.25
+LEADER_PERIOD_S = 0.25
+"""A node that becomes the leader begins a leader's work at most about this much later."""
 EXPIRY_PERIOD_S = 0.05
 """A lease on an idle cluster expires at most about this much late, unless very many expire at once."""
 OVERDUE_PERIOD_S = 0.01
@@ -154,20 +155,20 @@ class PeriodicWork:
         self._leader_commands.propose_due(replica, proposer)
         self._schedules.tend_clock(replica, proposer, is_full=self._service.sender.is_full())
         self._digests.compare_when_due(replica, proposer)
-        return UPGRADE_PERIOD_S
+        return LEADER_PERIOD_S
 
     def let_time_pass(self) -> float:
         """Advance log time if this node leads and an expiry is overdue."""
         replica = self._replica()
         if not replica.is_leader():
-            return UPGRADE_PERIOD_S
+            return LEADER_PERIOD_S
         overdue = self._leader_commands.let_time_pass(replica, self._service.sender.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 
     def supply_schedules(self) -> float:
         """Supply due times to the schedules that want some, if this node leads."""
         more = self._schedules.supply(self._replica(), self._service.sender.proposer)
-        return EXPIRY_PERIOD_S if more else UPGRADE_PERIOD_S
+        return EXPIRY_PERIOD_S if more else LEADER_PERIOD_S
 
     def tend_access(self) -> float:
         """Follow the tokens of the cluster and revoke expired ones."""

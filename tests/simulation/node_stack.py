@@ -17,7 +17,7 @@ from lmqcluster.core.messages.pages import PageError
 from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
-from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
+from lmqcluster.node.periodic import EXPIRY_PERIOD_S, LEADER_PERIOD_S
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.pulls.pulls import Pulls
 from lmqcluster.replication.base.membership import PeerNode
@@ -130,7 +130,7 @@ class _SimNode(Node):
         self._schedules.tend_clock(self.replica, self.service.sender.proposer, is_full=False)
         self._schedules.supply(self.replica, self.service.sender.proposer)
         self.digests.compare_when_due(self.replica, self.service.sender.proposer)
-        self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
+        self._loop.call_later(LEADER_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:
         """Do the work of `PeriodicWork.let_time_pass` on the simulated loop."""
