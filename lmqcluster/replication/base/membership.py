@@ -34,13 +34,6 @@ class PeerNode(Node):
 
     def __init__(self, node_id: str, address: str = "") -> None:
         super().__init__(node_id, address=address)
-        self._hash = hash(node_id)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is PeerNode and self._id == other._id)
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 def is_change(command: bytes | memoryview) -> bool:
