@@ -50,6 +50,10 @@ class Group:
             raise RuntimeError("a bug")
         if b"refused" in bodies:
             return False
+        if repeating.answers_together:
+            content = Reply(200, content=b"together").whole()
+            asyncio.get_running_loop().call_soon(self._answer, connections, content, b"")
+            return True
         for connection, body in zip(connections, bodies, strict=True):
             repeating.outcomes.append((body, Outcome(partial(self._end, connection))))
         repeating.begun.set()
@@ -66,12 +70,14 @@ class Repeating:
         full: bodies of requests that were handled in full.
         outcomes: of repetitions, with their bodies.
         turns: how many repetitions began together.
+        answers_together: whether those of a turn are answered at once.
     """
 
     def __init__(self) -> None:
         self.full: list[bytes] = []
         self.outcomes: list[tuple[bytes, Outcome]] = []
         self.turns: list[int] = []
+        self.answers_together = False
         self.begun = asyncio.Event()
         self.groups = RepeatGroups()
         self.reply: type[Reply] = Reply
@@ -236,6 +242,39 @@ def test_a_repetition_that_fails_ends_its_connection() -> None:
         writer.write(post(b"bug"))
         assert await reader.read() == b""
         assert repeating.turns == [1]
+
+    serve(scenario)
+
+
+def test_a_connection_that_fails_does_not_keep_others_from_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections of one group that are answered, or handled in full, together: the first of each two fails."""
+
+    async def scenario(repeating: Repeating, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for body, method in ((b"x", "answer_repetition"), (b"refused", "repeat_in_full")):
+            second_reader, second = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            third_reader, third = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            for own_reader, own in ((second_reader, second), (third_reader, third)):
+                own.write(post(b"first"))
+                assert await answer(own_reader) == b"full"
+            right = getattr(Connection, method)
+            failed: list[Connection] = []
+
+            def act(connection: Connection, *arguments: Any, failed: Any = failed, right: Any = right) -> None:
+                if not failed:
+                    failed.append(connection)
+                    raise RuntimeError("a bug")
+                right(connection, *arguments)
+
+            monkeypatch.setattr(Connection, method, act)
+            repeating.answers_together = True
+            second.write(post(body))
+            third.write(post(body))
+            ends = await asyncio.gather(second_reader.readline(), third_reader.readline())
+            assert sorted(ends) == [b"", b"HTTP/1.1 200 OK\r\n"]
+            assert repeating.turns[-1] == 2
+            monkeypatch.setattr(Connection, method, right)
+            second.close()
+            third.close()
 
     serve(scenario)
 

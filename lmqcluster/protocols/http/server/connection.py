@@ -237,7 +237,7 @@ class Connection(RequestHandler):
 
     def answer_repetition(self, content: bytes) -> None:
         """End the repetition with an answer for a connection that stays open."""
-        if self._repetition is None or self.transport is None:
+        if self._repetition is None or self.transport is None or self.transport.is_closing():
             return
         self.served += 1
         stays_open = not self.is_last

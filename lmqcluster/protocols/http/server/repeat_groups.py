@@ -80,13 +80,12 @@ class _TurnGroup:
             has_begun = self._group.start(connections, bodies)
         except Exception:
             # Their clients would wait for answers.
-            log.exception("connection failed")
+            log.exception("repeated requests failed")
             for connection in connections:
                 connection.force_close()
             return
         if not has_begun:
-            for connection in connections:
-                connection.repeat_in_full()
+            _for_each(connections, lambda connection: connection.repeat_in_full())
 
 
 class _GroupedRepeat:
@@ -122,5 +121,15 @@ class _GroupedRepeat:
 
 
 def _answer(connections: list[Connection], before: bytes, after: bytes) -> None:
+    content = before + after
+    _for_each(connections, lambda connection: connection.answer_repetition(content))
+
+
+def _for_each(connections: list[Connection], act: Callable[[Connection], None]) -> None:
+    """Act on each connection. One that fails is closed, and does not keep the others from their answers."""
     for connection in connections:
-        connection.answer_repetition(before + after)
+        try:
+            act(connection)
+        except Exception:
+            log.exception("connection failed")
+            connection.force_close()
