@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 __all__ = ["ALGORITHM", "SERVICE", "SKEW_S", "STAMP", "UNSIGNED", "SigningKey", "seconds_of"]
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
-_ALGORITHM: Final = ALGORITHM.encode()
-_DAY_BYTES: Final = 8
 SERVICE: Final = "sqs/aws4_request"
 """The end of the scope of each key."""
 SKEW_S: Final = 900
 """Largest difference in seconds between the clocks of a client and of the node."""
 UNSIGNED: Final = b"UNSIGNED-PAYLOAD"
 """Named by a client instead of the hash of a body that it does not sign."""
+_ALGORITHM: Final = ALGORITHM.encode()
+_DAY_BYTES: Final = 8
 STAMP: Final = re.compile(r"[12][0-9]{3}(0[1-9]|1[0-2])([0-2][0-9]|3[01])T([01][0-9]|2[0-3])([0-5][0-9]){2}Z")
 """The time of a signature."""
 
@@ -67,15 +67,8 @@ class SigningKey(NamedTuple):
             if payload and payload != digest:
                 return False
         request = hashlib.sha256(canonical + digest).hexdigest().encode()
-        made = _keyed(self.key).copy()
-        made.update(b"%b\n%b\n%b\n%b" % (_ALGORITHM, stamp, self.scope, request))
-        return hmac.compare_digest(made.hexdigest().encode(), signature)
-
-
-@lru_cache(maxsize=64)
-def _keyed(key: bytes) -> hmac.HMAC:
-    """Return a code that only needs its message; a copy is cheaper than another one."""
-    return hmac.new(key, digestmod="sha256")
+        made = hmac.digest(self.key, b"%b\n%b\n%b\n%b" % (_ALGORITHM, stamp, self.scope, request), "sha256")
+        return hmac.compare_digest(made.hex().encode(), signature)
 
 
 @lru_cache(maxsize=64)
