@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..messages.sorted_list import SortedList
 from ..owners.quotas import Kind, Quotas
 
-__all__ = ["ATTEMPT_BYTES_MAX", "Attempts", "attempt_key", "attempt_keys"]
+__all__ = ["ATTEMPT_BYTES_MAX", "Attempts", "attempt_key"]
 
 ATTEMPT_BYTES_MAX = 255
 _DIGEST_BYTES = 16
@@ -55,23 +55,9 @@ def attempt_key(queue: bytes, attempt: bytes) -> bytes:
     Raises:
         ValueError: the attempt is malformed.
     """
-    (key,) = attempt_keys(queue, [attempt])
-    assert key is not None  # noqa: S101 - for the type checker
-    return key
-
-
-def attempt_keys(queue: bytes, attempts: Iterable[bytes | None]) -> list[bytes | None]:
-    """Return the keys of attempts on a queue, see `attempt_key`; None for each that is None."""
-    prefix = b"%d:%b" % (len(queue), queue)
-    keys: list[bytes | None] = []
-    for attempt in attempts:
-        if attempt is None:
-            keys.append(None)
-            continue
-        if type(attempt) is not bytes or not 0 < len(attempt) <= ATTEMPT_BYTES_MAX:
-            raise ValueError(f"an attempt must have 1 to {ATTEMPT_BYTES_MAX} bytes")
-        keys.append(blake2b(prefix + attempt, digest_size=_DIGEST_BYTES).digest())
-    return keys
+    if type(attempt) is not bytes or not 0 < len(attempt) <= ATTEMPT_BYTES_MAX:
+        raise ValueError(f"an attempt must have 1 to {ATTEMPT_BYTES_MAX} bytes")
+    return blake2b(b"%d:%b%b" % (len(queue), queue, attempt), digest_size=_DIGEST_BYTES).digest()
 
 
 class Attempts:
@@ -109,9 +95,9 @@ class Attempts:
         if owned is None:
             owned = self._owned[owner] = _Owned()
             self._dues.add((ends_us, owner), owner)
-        size = sum([len(row.numbers) for row in rows])
+        size = sum(len(row.numbers) for row in rows)
         owned.rows += rows
-        owned.known.update([(row.key, row) for row in rows])
+        owned.known.update((row.key, row) for row in rows)
         owned.size += size
         self._quotas.take(Kind.ATTEMPTS, owner, size)
         if owned.size > self._numbers_max:

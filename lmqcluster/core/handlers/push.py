@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from ..dedup.attempts import attempt_keys
+from ..dedup.attempts import attempt_key
 from ..log import commands as log
 from ..log.items import Item, checked_item
 from ..log.results import PushFlag
@@ -159,7 +159,7 @@ class PushCommands:
             RefusedError: ``queue_not_found``, ``suspended``; nothing is stored.
         """
         name, rows, owner = command.queue, checked_rows(command.rows), checked_owner(command.owner)
-        attempts = attempt_keys(name, [item.key for item, _push in rows])
+        attempts = [None if item.key is None else attempt_key(name, item.key) for item, _push in rows]
         self._polls.check_push(name)
         queue = self._state.queue(name)
         reach = self._state.admission.reach(queue)
