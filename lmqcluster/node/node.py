@@ -199,7 +199,6 @@ class Node:
             disk=self.disk,
             loop_lag=self.observed.loop_lag,
             stats=self.stats,
-            membership=self.membership,
             access=self._access_upkeep,
             leader_commands=self._leader_commands,
             schedules=self._schedules,
@@ -474,6 +473,11 @@ class Node:
         self._leader_commands.begin(self.replica, self.service.sender.proposer)
         self._schedules.begin(self.replica, self.service.sender.proposer)
         self.service.sender.proposer.resend()
+
+    def standing_changed(self) -> None:
+        """Refuse clients after the node was removed from its cluster, unless it is stopping and refuses them anyway."""
+        if not self._is_stopping:
+            self.membership.refuse_clients_if_outside()
 
     def state_replaced(self) -> None:
         """Take over the state of an installed snapshot."""

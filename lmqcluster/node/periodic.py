@@ -11,7 +11,6 @@ from ..replication.replica import Replica
 from .access.clients import NODE
 from .access.upkeep import AccessUpkeep
 from .leader_commands import LeaderCommands
-from .membership.changes import Membership
 from .membership.replica_digests import ReplicaDigests
 from .membership.standing import health, impasse
 from .metrics.stats import Stats
@@ -43,7 +42,7 @@ class PeriodicWork:
         memory_bytes_max: the limit above which pushes are refused.
         disk: the disk budget.
         loop_lag: histogram of the lateness of timers in seconds.
-        stats, membership, access, leader_commands, schedules, digests: the parts to keep up to date.
+        stats, access, leader_commands, schedules, digests: the parts to keep up to date.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class PeriodicWork:
         disk: DiskBudget,
         loop_lag: Histogram,
         stats: Stats,
-        membership: Membership,
         access: AccessUpkeep,
         leader_commands: LeaderCommands,
         schedules: ScheduleUpkeep,
@@ -67,7 +65,6 @@ class PeriodicWork:
         self._disk = disk
         self._loop_lag = loop_lag
         self._stats = stats
-        self._membership = membership
         self._access = access
         self._leader_commands = leader_commands
         self._schedules = schedules
@@ -124,7 +121,6 @@ class PeriodicWork:
         service.sender.disk_shortage = self._disk.shortage
         self._state_log.note_disk(self._disk.shortage)
         if not self._is_retired:
-            self._membership.refuse_clients_if_outside()
             status = replica.status()
             self._state_log.note_health(health(status, is_stopping=False))
             self._state_log.note_problem(impasse(status))

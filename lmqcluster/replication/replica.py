@@ -72,6 +72,9 @@ class ReplicaListener(Protocol):
     def state_replaced(self) -> None:
         """Use the new machine: a snapshot was installed, and the machine is another object now."""
 
+    def standing_changed(self) -> None:
+        """Refuse clients or serve them again: this replica was removed from its cluster, or belongs to it again."""
+
     def failed(self, error: BaseException) -> None:
         """Stop the process, as the replica has stopped."""
 
@@ -80,6 +83,7 @@ class ReplicaListener(Protocol):
 class _Seen:
     leader: str | None = None
     term: int = -1
+    was_removed: bool = False
 
 
 class _Applied(NamedTuple):
@@ -363,6 +367,9 @@ class Replica:
         if (leader, term) != (seen.leader, seen.term):
             seen.leader, seen.term = leader, term
             self._listener.leader_changed(leader)
+        if core.was_removed() != seen.was_removed:
+            seen.was_removed = core.was_removed()
+            self._listener.standing_changed()
         if core.is_leader() and not self._told_address and core.applied_index() == core.commit_index():
             # This node may have moved while it was down.
             self._told_address = True

@@ -148,6 +148,9 @@ def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_restarts(cluster: 
     term = rest[0].get_json("/v1/cluster")["term"]
     dead.start(wait=False)
     wait_for(lambda: _answers(dead) and _own_state(dead) == "removed", "it knows that it was removed")
+    with Rpc(dead.rpc, timeout_s=60) as rpc:
+        error = rpc.error("pull", queue_name, 0)
+    assert error.startswith(b"left_cluster: this node was removed from its cluster")
     with Load([*rest, fresh], queue_name + "-load") as load:
         load.progress(1000)
     load.check_exactly_once()
@@ -156,8 +159,6 @@ def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_restarts(cluster: 
     status = admin(dead, "status")
     assert status.code == 69
     assert "was removed from its cluster" in status.one_line_error()
-    with Rpc(dead.rpc, timeout_s=60) as rpc:
-        assert rpc.error("pull", queue_name, 0).startswith(b"left_cluster: this node was removed from its cluster")
     refused = admin(dead, "join", rest[0].http)
     assert "holds what it had when it was removed" in refused.one_line_error()
     done(admin(dead, "join", rest[0].http, "--discard-data"))

@@ -104,7 +104,7 @@ class AttemptClient(Client):
         rng = self.rng
         hide_us, count, wait_s = rng.choice([1, 2]) * SECOND_US, rng.choice([2, 4]), rng.choice([0.0, 0.5])
         options = PullOptions(Poll, (hide_us, False, False, b"", self._attempt(self.requests.polls), REMEMBER_US))
-        self.replica.node.service.pulls.start(ATTEMPTED, (self, None, count, wait_s), options)
+        self.replica.pull(ATTEMPTED, (self, None, count, wait_s), options)
 
     def may_wait(self) -> bool:
         return True

@@ -121,7 +121,7 @@ class LeavingClient:
         self._replica.submit([Op.PUSH, LEFT, None, [self._requests.content()], None, 0], Silent())
         leaver = _Leaver(self._taken)
         ticket = (leaver, None, rng.choice([1, 1, 3]), rng.choice([0.0, 0.5, 3.0]))
-        self._replica.node.service.pulls.start(LEFT, ticket)
+        self._replica.pull(LEFT, ticket)
         if rng.random() < 0.7:
             self._later(AWAY_AFTER_S, self._leave, leaver)
         self._later(PAUSE_S, self._act)

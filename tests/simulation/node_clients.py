@@ -289,7 +289,7 @@ class Consumer:
         if self._ledger.is_at_rest():
             return
         count = self._rng.choice([1, 1, 5])
-        self._replica.node.service.pulls.start(self._queue, (self, None, count, self._rng.choice([0.0, 0.5, 3.0])))
+        self._replica.pull(self._queue, (self, None, count, self._rng.choice([0.0, 0.5, 3.0])))
 
     def may_wait(self) -> bool:
         return True

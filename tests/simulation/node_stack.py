@@ -12,18 +12,20 @@ import msgpack
 import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op, Restoration, State
-from lmqcluster.core.log.commands import decode
+from lmqcluster.core.log.commands import Command, decode
 from lmqcluster.core.messages.pages import PageError
 from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, LEADER_PERIOD_S
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.pulls.pull_options import PLAIN_PULL, PullOptions
 from lmqcluster.node.queues.pulls.pulls import Pulls
 from lmqcluster.replication.base.membership import PeerNode
 from lmqcluster.replication.base.settings import RaftSettings
 from lmqcluster.replication.peers import messages
 from lmqcluster.replication.replica import Replica
+from lmqcluster.wire.errors import LmqError
 from tests.simulation.hardened import PeerTransport, core_settings, open_storage
 from tests.simulation.journal import WatchedJournal
 from tests.simulation.node_clients import Consumer, Ledger, Push, Raising, Silent
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lmqcluster.core import Applied
+    from lmqcluster.node.queues.pulls.wait_lists import PullRequest
     from lmqcluster.replication.storage.node_storage import NodeStorage
     from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo
     from tests.simulation.clock import Clock
@@ -46,6 +49,8 @@ __all__ = ["NodeReplica", "NodeSubject", "lacks_pages"]
 
 QUEUE = b"q"
 LOG_TIME_ERROR_US = 100_000
+REFUSED_AFTER_S = 0.05
+"""Seconds until a client reads that a node which was removed from its cluster takes no commands."""
 NUMBER = re.compile(rb"(\d{8}):")
 
 
@@ -318,14 +323,26 @@ class NodeReplica(RaftState):
     def propose_poison(self) -> None:
         """Propose an entry that is not a batch, and a batch with an unknown command."""
         self.node.replica._propose(b"\xc1poison")
-        sink = Silent()
-        self.node.service.sender.proposer.add(PendingCommand(_UnknownCommand(), [sink], sink), 64)  # type: ignore[arg-type]
+        self._add(_UnknownCommand(), Silent())  # type: ignore[arg-type]
 
     def propose_with_raising_callback(self, command: bytes) -> None:
         self.submit([Op.PUSH, QUEUE, None, [command], None, 0], Raising())
 
     def submit(self, command: list[Any], sink: Any) -> None:
-        self.node.service.sender.proposer.add(PendingCommand(decode(command), [sink], sink), 64)
+        self._add(decode(command), sink)
+
+    def _add(self, command: Command, sink: Any) -> None:
+        pending = PendingCommand(command, [sink], sink)
+        try:
+            self.node.service.sender.proposer.add(pending, 64)
+        except LmqError as exc:
+            self.loop.call_later(REFUSED_AFTER_S, sink.failed, pending, exc)
+
+    def pull(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
+        try:
+            self.node.service.pulls.start(queue, request, options)
+        except LmqError as exc:
+            self.loop.call_later(REFUSED_AFTER_S, request[0].pull_failed, request[1], exc)
 
     def change_members(self, add: bool, member: str) -> None:
         self.core.propose_change("add" if add else "rem", member, member, lambda _done: None)

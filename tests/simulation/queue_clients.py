@@ -210,7 +210,7 @@ class QueueClient:
     def _pull(self) -> None:
         if self._requests.is_at_rest():
             return
-        rng, pulls = self._rng, self._replica.node.service.pulls
+        rng = self._rng
         queue, count = rng.choice(PULLED), rng.choice([1, 1, 5])
         if queue == LIMITED:
             # So that the pull moves all messages that were delivered often enough.
@@ -221,9 +221,9 @@ class QueueClient:
             self._send([Op.PULL, queue, count, 0, True])
             self._later(PULL_PAUSE_S, self._pull)
         elif way == "lease":
-            pulls.start(queue, ticket, PullOptions(Pull, (2 * SECOND_US, False)))
+            self._replica.pull(queue, ticket, PullOptions(Pull, (2 * SECOND_US, False)))
         else:
-            pulls.start(queue, ticket)
+            self._replica.pull(queue, ticket)
 
     # --- polling ----------------------------------------------------------------------------------------------------
 
