@@ -95,9 +95,9 @@ class Attempts:
         if owned is None:
             owned = self._owned[owner] = _Owned()
             self._dues.add((ends_us, owner), owner)
-        size = sum(len(row.numbers) for row in rows)
+        size = sum([len(row.numbers) for row in rows])
         owned.rows += rows
-        owned.known.update((row.key, row) for row in rows)
+        owned.known.update([(row.key, row) for row in rows])
         owned.size += size
         self._quotas.take(Kind.ATTEMPTS, owner, size)
         if owned.size > self._numbers_max:

@@ -206,5 +206,5 @@ def _check_time(time_us: int) -> None:
 
 
 def _check_pair(sequence: int, tag: int) -> None:
-    if {type(sequence), type(tag)} != {int} or not 0 <= sequence < _INT_MAX or not 0 <= tag < _INT_MAX:
+    if type(sequence) is not int or type(tag) is not int or not (0 <= sequence < _INT_MAX and 0 <= tag < _INT_MAX):
         raise ValueError("an id and a tag must be integers of at most 64 bits")

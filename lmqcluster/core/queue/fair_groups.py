@@ -139,15 +139,22 @@ class FairGroups:
             self._forget_if_idle(group)
         return True
 
-    def begin(self, message: Message, now_us: int) -> None:
-        """Count a message that was taken out of its line to be delivered."""
-        name = message.traits.group if isinstance(message, RichMessage) else b""
-        group = self._group(name) if name else self.ungrouped
-        if name:
-            self._leave(group)
+    def begin(self, messages: Iterable[Message], now_us: int) -> None:
+        """Count messages that were taken out of their lines to be delivered."""
+        for message in messages:
+            name = message.traits.group if isinstance(message, RichMessage) else b""
+            if name:
+                self._begin(name, now_us)
+            else:
+                self.ungrouped.in_flight += 1
+                self.ungrouped.turn = self.last_turn = self.last_turn + 1
+
+    def _begin(self, name: bytes, now_us: int) -> None:
+        group = self._group(name)
+        self._leave(group)
         group.in_flight += 1
         group.turn = self._next_turn()
-        if name and self.limits.rate is not None:
+        if self.limits.rate is not None:
             group.full_ns, group.era = self.limits.rate.after(self._full_ns(group), now_us, 1), self.era
         if group.waiting:
             self._line_up(group, now_us)

@@ -310,7 +310,7 @@ class Queue:
             if message is None:
                 break
             if self._is_deliverable(message, now_us):
-                rich.begin_flight(message, now_us)
+                rich.begin_flights((message,), now_us)
                 taken.append(message)
                 leader = message
             else:
@@ -409,11 +409,14 @@ class Queue:
             passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
                 break
+            if run := self.store.pop_plain(rich, now_us, count - len(taken)):
+                taken += self._begin_flights(rich, run, now_us)
+                continue
             message = self.store.pop_next(rich, now_us)
             if message is None:
                 break
             if self._is_deliverable(message, now_us):
-                message = self._begin_flight(rich, message, now_us)
+                (message,) = self._begin_flights(rich, [message], now_us)
                 taken.append(message)
                 group_max = count if whole_groups else len(taken) + self._followers_max()
                 if group_max > len(taken):
@@ -427,20 +430,27 @@ class Queue:
             self.exits.changed(self)
         return taken
 
-    def _begin_flight(self, rich: RichLines, message: Message, now_us: int) -> Message:
-        """Return a message that is about to be delivered, with traits if the queue needs them once it has left its place.
+    def _begin_flights(self, rich: RichLines, messages: list[Message], now_us: int) -> list[Message]:
+        """Return messages that are about to be delivered, with traits if the queue needs them once they have left their place.
 
-        With an index, a client that has polled it can address it at any place in line. With a maximum age, it expires in
-        time at any place.
+        With an index, a client that has polled a message can address it at any place in line. With a maximum age, it
+        expires in time at any place.
         """
         options = self.settings.options
         age_us = None if options is None else options.max_age_us
-        if not isinstance(message, RichMessage) and (age_us is not None or rich.index is not None):
-            traits = PLAIN_TRAITS if age_us is None else Traits(expires_us=message.pushed_us + age_us)
-            message = with_traits(message, traits)
-            rich.on_added(message)
-        rich.begin_flight(message, now_us)
-        return message
+        if age_us is not None or rich.index is not None:
+            plain = sum(not isinstance(message, RichMessage) for message in messages)
+            if plain:
+                messages = [self._aging(message, age_us) for message in messages]
+                rich.on_enriched(plain)
+        rich.begin_flights(messages, now_us)
+        return messages
+
+    def _aging(self, message: Message, age_us: int | None) -> RichMessage:
+        """Return a message with traits: its own ones, or the end of a queue's maximum age."""
+        if isinstance(message, RichMessage):
+            return message
+        return with_traits(message, PLAIN_TRAITS if age_us is None else Traits(expires_us=message.pushed_us + age_us))
 
     def _followers_max(self) -> int:
         """Return how many messages of a group may follow the first one in a pull."""
@@ -487,8 +497,7 @@ class Queue:
 
     def _on_removed(self, message: Message, now_us: int) -> None:
         """Account for a message that is neither in line nor leased any more."""
-        self.store.release_bodies((message,))
-        self.store.add_to_sums(-content_count(message.content), -message_bytes(message))
+        self.store.discount((message,))
         if self.store.rich is not None:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
@@ -890,7 +899,7 @@ class Queue:
                 break
             if self._is_deliverable(hidden, now_us):
                 self.limits.charge(now_us, 1)
-                taken.append(self._begin_flight(rich, hidden, now_us))
+                taken += self._begin_flights(rich, [hidden], now_us)
                 passed -= 1
             else:
                 self._remove_undeliverable(hidden, now_us)
@@ -944,14 +953,16 @@ class Queue:
             return TagState.EXPIRED, None
         return TagState.VALID, named
 
-    def _take_named(self, named: _Named) -> None:
-        """Remove a message from its line or from its lease."""
-        if self.store.leases.messages.get(named.number) is named.message:
-            del self.store.leases.messages[named.number]
-            if self._unlease(named.message):
-                self.exits.changed(self)
-        elif isinstance(named.message, RichMessage):
-            self.store.enriched().take(named.message)
+    def _take_named(self, named: _Named) -> bool:
+        """Remove a message from its line or from its lease; return whether that allows another delivery."""
+        message, number = named
+        leased = self.store.leases.messages
+        if leased.get(number) is message:
+            del leased[number]
+            return self._unlease(message)
+        if isinstance(message, RichMessage):
+            self.store.enriched().take(message)
+        return False
 
     def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int | None) -> Updated:
         """Make a message with this tag due `hide_us` after now, under a new number, or with None under its own.
@@ -975,13 +986,13 @@ class Queue:
         if is_leased and hide_us > 0:
             # It stays in flight.
             del self.store.leases.messages[named.number]
-        else:
-            self._take_named(named)
+        elif self._take_named(named):
+            self.exits.changed(self)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
             if not is_leased:
-                self.store.enriched().begin_flight(message, now_us)
+                self.store.enriched().begin_flights((message,), now_us)
                 self.store.enriched().leased_bytes += message_bytes(message)
                 self._note_room()
             return Updated(state, number)
@@ -995,14 +1006,20 @@ class Queue:
 
     def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[TagState]:
         """Remove messages by id and valid tag; return the state of each tag."""
+        rich, has_gained = self.store.enriched(), False
         results: list[TagState] = []
+        removed: list[Message] = []
         for sequence, tag in pairs:
             state, named = self._state_of(now_us, sequence, tag)
             results.append(state)
             if named is not None:
-                self._take_named(named)
-                self.counters.acked_total += 1
-                self._on_removed(named.message, now_us)
+                has_gained |= self._take_named(named)
+                has_gained |= self._pass_turn(rich, named.message, now_us)
+                removed.append(named.message)
         if not self.store.leases.messages:
             self.store.leases.forget_order()
+        self.counters.acked_total += len(removed)
+        self.store.discount(removed)
+        if removed:
+            self._note_change(has_gained)
         return results

@@ -128,6 +128,10 @@ class RichLines:
         """Count a message that is in the queue from now on."""
         self._count(_trait_bytes(message.traits))
 
+    def on_enriched(self, count: int) -> None:
+        """Count messages of the queue that have been given traits without a label or a group."""
+        self._count(count * TRAIT_BYTES)
+
     def _count(self, trait_bytes: int) -> None:
         self.trait_bytes += trait_bytes
         self._totals.trait_bytes += trait_bytes
@@ -270,12 +274,15 @@ class RichLines:
             for label in {b"", traits.label}:
                 self._moved.add((label, message.sequence), message)
 
-    def begin_flight(self, message: Message, now_us: int) -> None:
-        """Count a message that was taken out of its line to be delivered."""
+    def begin_flights(self, messages: Sequence[Message], now_us: int) -> None:
+        """Count messages that were taken out of their lines to be delivered."""
         if self.fair is not None:
-            self.fair.begin(message, now_us)
-        if not self.is_fair and isinstance(message, RichMessage) and message.traits.group:
-            self._hold_others(message)
+            self.fair.begin(messages, now_us)
+        if self.is_fair:
+            return
+        for message in messages:
+            if isinstance(message, RichMessage) and message.traits.group:
+                self._hold_others(message)
 
     def delivered(self, messages: Sequence[Message], number: int, now_us: int) -> None:
         """Note deliveries under the consecutive numbers from `number` if the queue has an index."""
@@ -301,11 +308,14 @@ class RichLines:
 
     def on_removed(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """Account for a message that left the queue; return whether its group has a new head."""
+        group = message.traits.group
         self._count(-_trait_bytes(message.traits))
-        self.stop_holding(message)
         if self.index is not None:
             self.index.on_removed(message)
-        return self._advance(message.traits.group, now_us, pre_images)
+        if not group:
+            return False
+        self.stop_holding(message)
+        return self._advance(group, now_us, pre_images)
 
     def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
         """Put a delivered message back in line; return whether another message of its group is the new head."""
@@ -405,6 +415,10 @@ class RichLines:
     def head(self) -> RichMessage | None:
         """Return the next message, provided that those that have become due are promoted."""
         return self.waiting.first()
+
+    def is_any_due(self, now_us: int) -> bool:
+        """Return whether a message can be delivered now, provided that those that have become due are promoted."""
+        return len(self.waiting) > 0 or (self.fair is not None and self.fair.next(now_us) is not None)
 
     def is_held(self, message: RichMessage) -> bool:
         """Return whether a message waits behind another one of its group."""

@@ -370,6 +370,23 @@ class MessageStore:
             return first
         return self.pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
+    def pop_plain(self, rich: RichLines, now_us: int, count: int) -> list[Message]:
+        """Remove up to `count` deliverable messages without traits that are next of all; none if others are due too.
+
+        Messages with traits must have been promoted, see `RichLines.wake`.
+        """
+        taken: list[Message] = []
+        if rich.is_any_due(now_us) or (self.delayed and self.delayed[0][0] <= now_us):
+            return taken
+        while len(taken) < count and self.ready:
+            message = self.ready[0]
+            if message.due_us > now_us or message.remaining <= 0:
+                break
+            if self.is_used_up(message) or self.is_expired(message, now_us):
+                break
+            taken.append(self.pop_ready())
+        return taken
+
     def pop_next(self, rich: RichLines, now_us: int) -> Message | None:
         """Remove the message to be delivered next: like `pop_first`, but groups that are fair take turns with the others."""
         fair = rich.fair
@@ -495,6 +512,12 @@ class MessageStore:
                 priority = message.traits.priority if isinstance(message, RichMessage) else 0
                 key = key_of(priority, message.due_us, now_us)
                 message.content = self.bodies_gathered().gather(content, message.sequence, key)
+
+    def discount(self, messages: Sequence[Message]) -> None:
+        """Subtract messages that leave the queue from the sums, and release their bodies."""
+        self.release_bodies(messages)
+        bodies = sum([content_count(message.content) for message in messages])
+        self.add_to_sums(-bodies, -sum(map(message_bytes, messages)))
 
     def release_bodies(self, messages: Iterable[Message]) -> None:
         """Release the bodies of messages that leave the queue."""
