@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_leases import BatchLeases
 from lmqcluster.core.timers import idle_queues
 
+from . import planted
 from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
 from .test_rich_planted import runs_over_one_in_flight
 
@@ -33,15 +32,4 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(BatchLeases, "REMEMBER_US", 1 << 60)
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(
-            BatchMachineAgainstModel,
-            settings=settings(
-                max_examples=400,
-                deadline=None,
-                phases=[Phase.generate],
-                derandomize=True,
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        planted.run(BatchMachineAgainstModel)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from lmqcluster.core import machine
 from lmqcluster.core.messages import bodies
@@ -17,6 +15,7 @@ from lmqcluster.core.queue.store import MessageStore
 from lmqcluster.core.snapshot.loaded_bodies import LoadedBodies
 from lmqcluster.core.timers import idle_queues
 
+from . import planted
 from .test_paged_bodies import PagedBodiesAgainstModel, shrink
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -123,16 +122,4 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     plant(monkeypatch)
     # Some of them show when a damaged snapshot is refused.
     with pytest.raises((AssertionError, ValueError)):
-        run_state_machine_as_test(
-            PagedBodiesAgainstModel,
-            settings=settings(
-                max_examples=400,
-                stateful_step_count=40,
-                deadline=None,
-                phases=[Phase.generate],
-                derandomize=True,
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        planted.run(PagedBodiesAgainstModel)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from lmqcluster.core.dedup.attempts import Attempts
 from lmqcluster.core.handlers import push
@@ -20,6 +18,7 @@ from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.routing import dead_lettering
 from lmqcluster.core.timers import idle_queues
 
+from . import planted
 from .test_polled_machine import PolledMachineAgainstModel
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -165,16 +164,4 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     plant(monkeypatch)
     # A plant that is itself broken shows as an error of another kind.
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(
-            PolledMachineAgainstModel,
-            settings=settings(
-                max_examples=700,
-                stateful_step_count=40,
-                deadline=None,
-                phases=[Phase.generate],
-                derandomize=True,
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        planted.run(PolledMachineAgainstModel)

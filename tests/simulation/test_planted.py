@@ -15,7 +15,7 @@ from tests.simulation.test_switch_off import Case
 
 CASES = [
     Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
-    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=18),
+    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=21),
     Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
     Case("log time by the wall clock after a restart", "node", "log time jumps", profile="clockall", seed=1),
     Case(
@@ -41,7 +41,7 @@ CASES = [
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
     Case("pages are not waited for", "queues", "exception", profile="paging", seed=35),
     Case("no newer state is asked for", "node", "exception", script="page left behind"),
-    Case("no newer state is asked for", "queues", "exception", profile="paging", seed=28),
+    Case("no newer state is asked for", "queues", "exception", profile="paging", seed=9),
     Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
     Case("log cut up to what is applied", "core", "log cut too far", profile="disk", seed=1),
     Case("a refused snapshot is kept", "node", "snapshot not applied", script="newer state refused"),
