@@ -50,7 +50,7 @@ def no_priority(patch: pytest.MonkeyPatch) -> None:
 
 
 def plain_messages_first(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "is_any_due", lambda *_args: False)
+    patch.setattr(RichLines, "can_deliver", lambda *_args: False)
 
 
 def no_groups(patch: pytest.MonkeyPatch) -> None:

@@ -409,7 +409,7 @@ class Queue:
             passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
                 break
-            if run := self.store.pop_plain(rich, now_us, count - len(taken)):
+            if run := self.store.pop_plain(rich, now_us, count - len(taken), self._is_deliverable):
                 taken += self._begin_flights(rich, run, now_us)
                 continue
             message = self.store.pop_next(rich, now_us)
@@ -441,16 +441,10 @@ class Queue:
         if age_us is not None or rich.index is not None:
             plain = sum(not isinstance(message, RichMessage) for message in messages)
             if plain:
-                messages = [self._aging(message, age_us) for message in messages]
+                messages = [_enriched(message, age_us) for message in messages]
                 rich.on_enriched(plain)
         rich.begin_flights(messages, now_us)
         return messages
-
-    def _aging(self, message: Message, age_us: int | None) -> RichMessage:
-        """Return a message with traits: its own ones, or the end of a queue's maximum age."""
-        if isinstance(message, RichMessage):
-            return message
-        return with_traits(message, PLAIN_TRAITS if age_us is None else Traits(expires_us=message.pushed_us + age_us))
 
     def _followers_max(self) -> int:
         """Return how many messages of a group may follow the first one in a pull."""
@@ -1023,3 +1017,10 @@ class Queue:
         if removed:
             self._note_change(has_gained)
         return results
+
+
+def _enriched(message: Message, age_us: int | None) -> RichMessage:
+    """Return a message with traits: its own, or plain ones with the end of the queue's maximum age."""
+    if isinstance(message, RichMessage):
+        return message
+    return with_traits(message, PLAIN_TRAITS if age_us is None else Traits(expires_us=message.pushed_us + age_us))

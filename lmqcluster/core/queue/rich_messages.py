@@ -416,7 +416,7 @@ class RichLines:
         """Return the next message, provided that those that have become due are promoted."""
         return self.waiting.first()
 
-    def is_any_due(self, now_us: int) -> bool:
+    def can_deliver(self, now_us: int) -> bool:
         """Return whether a message can be delivered now, provided that those that have become due are promoted."""
         return len(self.waiting) > 0 or (self.fair is not None and self.fair.next(now_us) is not None)
 

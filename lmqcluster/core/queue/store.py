@@ -9,7 +9,7 @@ deadline. Messages with traits, and the order that these require, are in ``rich`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from operator import itemgetter
@@ -370,19 +370,19 @@ class MessageStore:
             return first
         return self.pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
-    def pop_plain(self, rich: RichLines, now_us: int, count: int) -> list[Message]:
-        """Remove up to `count` deliverable messages without traits that are next of all; none if others are due too.
+    def pop_plain(
+        self, rich: RichLines, now_us: int, count: int, is_deliverable: Callable[[Message, int], bool]
+    ) -> list[Message]:
+        """Remove up to `count` messages of `ready`, up to an undeliverable one; none if messages of other lines are due.
 
         Messages with traits must have been promoted, see `RichLines.wake`.
         """
         taken: list[Message] = []
-        if rich.is_any_due(now_us) or (self.delayed and self.delayed[0][0] <= now_us):
+        if rich.can_deliver(now_us) or (self.delayed and self.delayed[0][0] <= now_us):
             return taken
         while len(taken) < count and self.ready:
             message = self.ready[0]
-            if message.due_us > now_us or message.remaining <= 0:
-                break
-            if self.is_used_up(message) or self.is_expired(message, now_us):
+            if message.due_us > now_us or not is_deliverable(message, now_us):
                 break
             taken.append(self.pop_ready())
         return taken
